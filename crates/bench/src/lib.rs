@@ -6,8 +6,6 @@
 //! what these two have found, `paper` has the presets for figures of papers, and `report` shows results.
 #![deny(unsafe_code)]
 
-use braid_schemes as _; // shares what it has compiled
-
 pub mod args;
 pub mod distribution;
 pub mod report;

@@ -1,8 +1,7 @@
 //! `braid sim`: the engine under a seeded scheduler, over many seeds or for some hours.
 
-use braid_schemes::not_built;
 use braid_sim::{Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
-use braiddb::IndexKind;
+use braiddb::{IndexKind, SchemeName};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
@@ -21,7 +20,7 @@ pub struct SimArgs {
     #[arg(long, conflicts_with = "seeds", value_parser = hours)]
     hours: Option<Duration>,
     /// The concurrency control, and what its transactions are judged by
-    #[arg(long = "cc", alias = "scheme", default_value = SCHEMES[0].name, value_parser = scheme)]
+    #[arg(long = "cc", alias = "scheme", default_value = SchemeName::default().name(), value_parser = scheme)]
     scheme: Scheme,
     /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
     #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
@@ -44,8 +43,8 @@ fn hours(text: &str) -> Result<Duration, String> {
 
 /// A scheme, as a flag names it.
 pub fn scheme(name: &str) -> Result<Scheme, String> {
-    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name).collect());
-    Scheme::named(name).ok_or_else(|| not_built(name).unwrap_or_else(names))
+    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name.name()).collect());
+    Scheme::named(name).ok_or_else(names)
 }
 
 /// The schemes that a flag names: one, or all.
@@ -60,9 +59,8 @@ pub fn schemes(name: &str) -> Result<Schemes, String> {
     if name == ALL {
         return Ok(Schemes(SCHEMES.to_vec()));
     }
-    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name).chain([ALL]).collect());
-    let named = Scheme::named(name).map(|scheme| Schemes(vec![scheme]));
-    named.ok_or_else(|| not_built(name).unwrap_or_else(names))
+    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name.name()).chain([ALL]).collect());
+    Scheme::named(name).map(|scheme| Schemes(vec![scheme])).ok_or_else(names)
 }
 
 fn workload(name: &str) -> Result<WorkloadId, String> {
@@ -160,7 +158,7 @@ fn play(args: &SimArgs, bar: &ProgressBar) -> (Vec<Count>, Option<Violation>) {
 }
 
 fn settings(args: &SimArgs, seed: u64) -> Settings {
-    Settings { seed, workers: args.workers, transactions: args.transactions, index: args.index }
+    Settings { seed, workers: args.workers, transactions: args.transactions, ..Settings::default() }
 }
 
 /// How far it is, on the terminal if there is one: in seconds where hours are given, else in seeds.

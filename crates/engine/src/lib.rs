@@ -50,6 +50,9 @@
 mod cc;
 #[doc(hidden)]
 pub mod checkpoint;
+#[cfg(all(debug_assertions, not(any(braid_shuttle, braid_loom))))]
+#[doc(hidden)]
+pub mod compiled;
 mod db;
 mod durable;
 mod epoch;

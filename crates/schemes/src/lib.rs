@@ -1,34 +1,41 @@
-//! What goes for every scheme: the engine's generic code, compiled once for each.
+//! Tests that go through all schemes, and the code that they share.
 //!
-//! The engine is generic over the scheme of concurrency control, so a test that goes through all schemes would compile the engine's
-//! operations for each of them again. A crate that is compiled with `opt-level` 0 or 1 uses the functions which a crate that it
-//! depends on has compiled for the same types. So the tests of this crate, and the benchmark, say `use braid_schemes as _;`, and compile little more
-//! than themselves. No code of that is ever run, and nothing depends on it: what is not here, a test compiles itself. (Release builds do not
-//! share: there it is left out.)
+//! The tests open databases under [`AnyScheme`](braiddb::AnyScheme), so the engine is compiled for them once and not for each scheme.
+//! Debug builds of the tests share what this crate has compiled: see `compiled.rs` of the engine.
 //!
-//! And which schemes programs are built with.
+//! The macro [`built_schemes`] says which schemes benchmarks are built with.
 
 #![forbid(unsafe_code)]
 
-/// `under_all_schemes!(f(arguments))` calls `f::<Scheme>(arguments)` with each scheme of the engine's table.
+use braiddb::{LabOptions, Options, SchemeName};
+
+/// These options, for a database under this scheme.
+pub fn under(scheme: SchemeName, options: Options) -> Options {
+    Options { lab: LabOptions { scheme, ..options.lab }, ..options }
+}
+
+/// Compiles the engine's operations for the tests of this crate.
+///
+/// # Errors
+///
+/// Those of the operations.
+#[cfg(debug_assertions)]
+pub fn use_all() -> braiddb::Result<()> {
+    braiddb::compiled::use_all::<braiddb::AnyScheme>()
+}
+
+/// `under_all_schemes!(f(arguments))` calls `f(scheme, arguments)` with the name of each scheme of the engine.
 #[macro_export]
 macro_rules! under_all_schemes {
     ($f:ident($($argument:expr),*)) => {
-        $crate::under_all_schemes!(@each ($) $f ($($argument),*))
-    };
-    // (`$d` is a dollar sign, for the inner macro's own.)
-    (@each ($d:tt) $f:ident ($($argument:expr),*)) => {{
-        macro_rules! each {
-            ($d($d name:literal $d module:ident $d scheme:ident $d promise:ident,)*) => {
-                $d($f::<braiddb::$d scheme>($($argument),*);)*
-            };
+        for scheme in braiddb::SchemeName::ALL {
+            $f(*scheme $(, $argument)*);
         }
-        braiddb::schemes!(each);
-    }};
+    };
 }
 
 /// The engine's table of schemes as far as programs are built with them, as `braiddb::schemes!`: all with the feature `every-scheme`, else
-/// two. Benchmarks and checks are compiled for each scheme again, which takes most of the time of a build.
+/// two. Benchmarks are compiled for each scheme again, which takes most of the time of a build.
 #[cfg(feature = "every-scheme")]
 #[macro_export]
 macro_rules! built_schemes {
@@ -38,7 +45,7 @@ macro_rules! built_schemes {
 }
 
 /// The engine's table of schemes as far as programs are built with them, as `braiddb::schemes!`: all with the feature `every-scheme`, else
-/// two. Benchmarks and checks are compiled for each scheme again, which takes most of the time of a build.
+/// two. Benchmarks are compiled for each scheme again, which takes most of the time of a build.
 #[cfg(not(feature = "every-scheme"))]
 #[macro_export]
 macro_rules! built_schemes {
@@ -91,8 +98,3 @@ mod tests {
         );
     }
 }
-
-#[cfg(debug_assertions)]
-mod operations;
-#[cfg(debug_assertions)]
-pub use operations::*;

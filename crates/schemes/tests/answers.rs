@@ -1,18 +1,18 @@
 //! What a closure that fails has been told by its changes: its answer fits in the serial order, under every scheme that promises one.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::suspend::Seeded;
 use braiddb::worker::WorkerOptions;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Transaction, Txn};
+use braiddb::{AnyScheme, Database, Error, Options, Result, SchemeName, Table, Transaction, Txn};
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
 
-fn database<C: ConcurrencyControl>() -> Database<C> {
+fn database(scheme: SchemeName) -> Database<AnyScheme> {
     let options = Options { workers: 0, retries_max: 0, lock_wait_ms: 1, ..Options::default() };
-    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+    Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
 }
 
 type Numbers = Table<u64, u64>;
@@ -24,23 +24,23 @@ macro_rules! tests {
             fn what_changes_have_told_holds() {
                 // (`Snapshot` promises no serial order.)
                 if stringify!($promise) != "Snapshot" {
-                    super::what_changes_have_told_holds::<braiddb::$scheme>();
+                    super::what_changes_have_told_holds(braiddb::SchemeName::$scheme);
                 }
             }
 
             #[test]
             fn errors_after_a_conflict_are_conflicts() {
-                super::errors_after_a_conflict_are_conflicts::<braiddb::$scheme>();
+                super::errors_after_a_conflict_are_conflicts(braiddb::SchemeName::$scheme);
             }
 
             #[test]
             fn own_writes_are_read() {
-                super::own_writes_are_read::<braiddb::$scheme>();
+                super::own_writes_are_read(braiddb::SchemeName::$scheme);
             }
 
             #[test]
             fn leaked_operations_do_no_harm() {
-                super::leaked_operations_do_no_harm::<braiddb::$scheme>();
+                super::leaked_operations_do_no_harm(braiddb::SchemeName::$scheme);
             }
         }
     )*};
@@ -56,7 +56,7 @@ enum Told {
 }
 
 impl Told {
-    async fn make<C: ConcurrencyControl>(self, tx: &Txn<C>, table: Numbers) -> Result<()> {
+    async fn make(self, tx: &Txn<AnyScheme>, table: Numbers) -> Result<()> {
         match self {
             Told::Insert => tx.insert(table, 3, 30).await,
             Told::Update => tx.update(table, 1, 10).await.map(|was_there| assert!(was_there)),
@@ -65,7 +65,7 @@ impl Told {
     }
 
     /// Makes it wrong.
-    fn contradict<C: ConcurrencyControl>(self, tx: &Transaction<C>, table: Numbers) -> Result<()> {
+    fn contradict(self, tx: &Transaction<AnyScheme>, table: Numbers) -> Result<()> {
         match self {
             Told::Insert => tx.insert(table, 3, 3),
             Told::Update => tx.delete(table, 1).map(|_| ()),
@@ -77,9 +77,9 @@ impl Told {
 /// A transaction comes before a second one, of whose change it has not seen anything. A third one, which begins afterwards, makes a
 /// change and fails: what the change has told it is as after the second one. So the first one, which would have to come before it,
 /// cannot make that wrong any more.
-fn what_changes_have_told_holds<C: ConcurrencyControl>() {
+fn what_changes_have_told_holds(scheme: SchemeName) {
     for told in [Told::Insert, Told::Update, Told::Delete] {
-        let db = database::<C>();
+        let db = database(scheme);
         let t: Numbers = db.table("t").unwrap();
         db.transact(|tx| [1, 2].into_iter().try_for_each(|key| tx.insert(t, key, key))).unwrap();
         let mut worker = db.worker();
@@ -98,8 +98,8 @@ fn what_changes_have_told_holds<C: ConcurrencyControl>() {
 
 /// A closure that goes on when an operation has met a conflict, and then fails with an error of its own, is answered the conflict: its
 /// operations may have answered by half of what the failed one has changed.
-fn errors_after_a_conflict_are_conflicts<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn errors_after_a_conflict_are_conflicts(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Numbers = db.table("t").unwrap();
     db.transact(|tx| tx.insert(t, 1, 1)).unwrap();
     let open = db.begin().unwrap();
@@ -117,9 +117,9 @@ fn errors_after_a_conflict_are_conflicts<C: ConcurrencyControl>() {
 
 /// A row that a transaction has written is removed by another one. If the transaction does not find what it has written, it does not
 /// commit, also if it has undone that; nor is that a reason to fail by.
-fn own_writes_are_read<C: ConcurrencyControl>() {
+fn own_writes_are_read(scheme: SchemeName) {
     for (row_is_there, is_undone) in [(true, false), (true, true), (false, false), (false, true)] {
-        let db = database::<C>();
+        let db = database(scheme);
         let t: Numbers = db.table("t").unwrap();
         if row_is_there {
             db.transact(|tx| tx.insert(t, 1, 1)).unwrap();
@@ -152,7 +152,7 @@ fn own_writes_are_read<C: ConcurrencyControl>() {
 
 /// A closure fails with operations of its own in flight that nobody will poll again, on rows that it has written and on others: its
 /// changes are undone, its error is answered, and what comes next finds the rows as they were.
-fn leaked_operations_do_no_harm<C: ConcurrencyControl>() {
+fn leaked_operations_do_no_harm(scheme: SchemeName) {
     const ROWS: u64 = 300;
     /// Polls an operation once, and leaks it. Returns true if it was still in flight.
     async fn leak<F: Future>(operation: F) -> bool {
@@ -161,7 +161,7 @@ fn leaked_operations_do_no_harm<C: ConcurrencyControl>() {
         std::mem::forget(operation);
         !is_done
     }
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Numbers = db.table("t").unwrap();
     db.transact(|tx| (0..ROWS).try_for_each(|key| tx.insert(t, key, key))).unwrap();
     let in_flight = std::cell::Cell::new(0);

@@ -2,19 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::suspend::OnMiss;
 use braiddb::worker::WorkerOptions;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
+use braiddb::{AnyScheme, Database, Error, Options, Result, SchemeName, Table, Txn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
-            use braiddb::$scheme as Scheme;
+            const SCHEME: braiddb::SchemeName = braiddb::SchemeName::$scheme;
 
             tests! { @each additions_make_numbers rows_are_left_as_they_are updates_come_after_own_writes
                 errors_undo_the_transaction panics_undo_the_transaction writes_are_refused_at_once indexes_follow updates_are_durable updates_have_room
@@ -22,34 +22,34 @@ macro_rules! tests {
 
             #[test]
             fn the_newest_value_is_updated() {
-                super::the_newest_value_is_updated::<Scheme>(!matches!($name, "mvcc" | "timestamp" | "occ"));
+                super::the_newest_value_is_updated(SCHEME, !matches!($name, "mvcc" | "timestamp" | "occ"));
             }
 
             #[test]
             fn additions_do_not_conflict() {
-                super::additions_do_not_conflict::<Scheme>(!matches!($name, "mvcc" | "timestamp"));
+                super::additions_do_not_conflict(SCHEME, !matches!($name, "mvcc" | "timestamp"));
             }
 
             #[test]
             fn what_was_read_is_the_newest() {
-                super::what_was_read_is_the_newest::<Scheme>($name != "snapshot");
+                super::what_was_read_is_the_newest(SCHEME, $name != "snapshot");
             }
 
             #[test]
             fn what_is_looked_at_is_read() {
-                super::what_is_looked_at_is_read::<Scheme>($name != "snapshot");
+                super::what_is_looked_at_is_read(SCHEME, $name != "snapshot");
             }
 
             #[test]
             fn errors_fit_what_was_read() {
-                super::errors_fit_what_was_read::<Scheme>($name != "snapshot");
+                super::errors_fit_what_was_read(SCHEME, $name != "snapshot");
             }
         }
     )*};
     (@each $($test:ident)*) => {$(
         #[test]
         fn $test() {
-            super::$test::<Scheme>();
+            super::$test(SCHEME);
         }
     )*};
 }
@@ -59,18 +59,18 @@ fn options() -> Options {
     Options { workers: 0, retries_max: u32::MAX, lock_wait_ms: 100, ..Options::default() }
 }
 
-fn database<C: ConcurrencyControl>() -> Database<C> {
-    Database::in_memory_with(options(), Arc::new(SystemClock::default())).unwrap()
+fn database(scheme: SchemeName) -> Database<AnyScheme> {
+    Database::in_memory_with(under(scheme, options()), Arc::new(SystemClock::default())).unwrap()
 }
 
-fn get<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64) -> Option<u64> {
+fn get(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64) -> Option<u64> {
     let tx = db.begin().unwrap();
     tx.get(table, key).unwrap()
 }
 
 /// A number comes with the first addition, and has the sum of all. Where the type cannot hold it nothing is changed.
-fn additions_make_numbers<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn additions_make_numbers(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<String, u8> = db.table("t").unwrap();
     let mut worker = db.worker();
     for amount in [200, 50, 5] {
@@ -90,8 +90,8 @@ fn additions_make_numbers<C: ConcurrencyControl>() {
 }
 
 /// An update that sets nothing leaves the row, or that there is none; and the function is told which it is.
-fn rows_are_left_as_they_are<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn rows_are_left_as_they_are(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let mut worker = db.worker();
     worker.run(async |tx| tx.put(t, 1, 10).await).unwrap();
@@ -115,8 +115,8 @@ fn rows_are_left_as_they_are<C: ConcurrencyControl>() {
 }
 
 /// Updates are made in the order in which they were asked for, on what the transaction itself has written.
-fn updates_come_after_own_writes<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn updates_come_after_own_writes(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let mut worker = db.worker();
     worker
@@ -141,12 +141,12 @@ fn updates_come_after_own_writes<C: ConcurrencyControl>() {
 }
 
 /// The error of an update is the transaction's, and nothing of that stays.
-fn errors_undo_the_transaction<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn errors_undo_the_transaction(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let mut worker = db.worker();
     worker.run(async |tx| tx.put(t, 2, 1).await).unwrap();
-    let failing = async |tx: &Txn<C>| {
+    let failing = async |tx: &Txn<AnyScheme>| {
         tx.put(t, 1, 1).await?;
         tx.add(t, 2, 1)?;
         tx.update_at_commit(t, 3, |_, _| Err(Error::user("not like this")))
@@ -163,9 +163,10 @@ fn errors_undo_the_transaction<C: ConcurrencyControl>() {
 }
 
 /// So does an update that panics, be it in a closure's transaction or in one that is driven by calls: no lock stays.
-fn panics_undo_the_transaction<C: ConcurrencyControl>() {
+fn panics_undo_the_transaction(scheme: SchemeName) {
     let clock = Arc::new(SystemClock::default());
-    let db = Database::<C>::in_memory_with(Options { workers: 1, ..options() }, clock).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, Options { workers: 1, ..options() }), clock)
+        .unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.run(async move |tx| tx.add(t, 1, 1)).wait().unwrap();
     let panicked = db.run(async move |tx| {
@@ -182,14 +183,14 @@ fn panics_undo_the_transaction<C: ConcurrencyControl>() {
 }
 
 /// A transaction that may not write, and a row that cannot be written, refuse updates when they are asked for.
-fn writes_are_refused_at_once<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn writes_are_refused_at_once(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let tx = db.begin().unwrap();
     tx.declare_read_only();
     assert!(matches!(tx.add(t, 1, 1), Err(Error::ReadOnly)));
     drop(tx);
-    let other = database::<C>();
+    let other = database(scheme);
     let foreign: Table<u64, u64> = other.table("t").unwrap();
     assert!(matches!(db.begin().unwrap().add(foreign, 1, 1), Err(Error::WrongDatabase)));
     let names: Table<String, u64> = db.table("names").unwrap();
@@ -205,8 +206,8 @@ fn writes_are_refused_at_once<C: ConcurrencyControl>() {
 }
 
 /// The entries of indexes follow the rows; and another row's key of a unique index is refused.
-fn indexes_follow<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn indexes_follow(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let by_value = db.unique_index(t, "by value", |_, value| Some(value)).unwrap();
     let mut worker = db.worker();
@@ -224,12 +225,12 @@ fn indexes_follow<C: ConcurrencyControl>() {
 }
 
 /// Updates are in the log like other writes.
-fn updates_are_durable<C: ConcurrencyControl>() {
+fn updates_are_durable(scheme: SchemeName) {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let open = || {
         let clock = Arc::new(SystemClock::default());
         let options = Options { log_segment_bytes: 1 << 16, ..options() };
-        Database::<C>::open_with(disk.clone(), options, clock, &mut |_| {}).unwrap()
+        Database::<AnyScheme>::open_with(disk.clone(), under(scheme, options), clock, &mut |_| {}).unwrap()
     };
     let db = open();
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -246,9 +247,10 @@ fn updates_are_durable<C: ConcurrencyControl>() {
 }
 
 /// What a transaction leaves for its commit is in the account, ends at the limit, and is given back.
-fn updates_have_room<C: ConcurrencyControl>() {
+fn updates_have_room(scheme: SchemeName) {
     let limited = Options { memory_limit_bytes: 64 << 20, ..options() };
-    let db = Database::<C>::in_memory_with(limited, Arc::new(SystemClock::default())).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, limited), Arc::new(SystemClock::default()))
+        .unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.worker().run(async |tx| tx.add(t, 0, 1)).unwrap();
     let before = db.statistics().memory.transactions_bytes;
@@ -267,8 +269,8 @@ fn updates_have_room<C: ConcurrencyControl>() {
 }
 
 /// A row that an idle transaction has locked is waited for, for a bounded time, and the error says for what.
-fn held_rows_are_waited_for<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn held_rows_are_waited_for(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.worker().run(async |tx| tx.put(t, 1, 1).await).unwrap();
     let holder = db.begin().unwrap();
@@ -285,8 +287,8 @@ fn held_rows_are_waited_for<C: ConcurrencyControl>() {
 }
 
 /// An update is of the row as it is at the commit, whatever came after the transaction's beginning. `is_late`: that is no conflict.
-fn the_newest_value_is_updated<C: ConcurrencyControl>(is_late: bool) {
-    let db = database::<C>();
+fn the_newest_value_is_updated(scheme: SchemeName, is_late: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.worker().run(async |tx| tx.put(t, 1, 1).await).unwrap();
     let tx = db.begin().unwrap();
@@ -308,13 +310,13 @@ fn the_newest_value_is_updated<C: ConcurrencyControl>(is_late: bool) {
 }
 
 /// Transactions of one worker that add to the same rows, left wherever they can be, do not undo each other.
-fn additions_do_not_conflict<C: ConcurrencyControl>(is_late: bool) {
+fn additions_do_not_conflict(scheme: SchemeName, is_late: bool) {
     const TRANSACTIONS: u64 = 500;
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let options = WorkerOptions { batch: 8.into(), ..WorkerOptions::default() };
     let mut worker = db.worker_with(OnMiss, options);
-    let add = async |tx: &Txn<C>, number: &u64| {
+    let add = async |tx: &Txn<AnyScheme>, number: &u64| {
         tx.add(t, 1, 1)?;
         tx.add(t, number % 3, 1)
     };
@@ -328,8 +330,8 @@ fn additions_do_not_conflict<C: ConcurrencyControl>(is_late: bool) {
 
 /// A transaction whose reads were overwritten meanwhile does not commit together with its late update: of two that each read what the
 /// other one writes, one at most commits as if the other were not there. `is_serializable`: that is promised.
-fn what_was_read_is_the_newest<C: ConcurrencyControl>(is_serializable: bool) {
-    let db = database::<C>();
+fn what_was_read_is_the_newest(scheme: SchemeName, is_serializable: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.worker()
         .run(async |tx| {
@@ -340,7 +342,7 @@ fn what_was_read_is_the_newest<C: ConcurrencyControl>(is_serializable: bool) {
         })
         .unwrap();
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
-    let step = |tx: &braiddb::Transaction<C>, from: u64, to: u64| -> Result<()> {
+    let step = |tx: &braiddb::Transaction<AnyScheme>, from: u64, to: u64| -> Result<()> {
         let seen = tx.get(t, from)?.unwrap();
         tx.add(t, 3, 1)?;
         tx.put(t, to, seen + 1)
@@ -363,11 +365,11 @@ fn what_was_read_is_the_newest<C: ConcurrencyControl>(is_serializable: bool) {
 
 /// A row that an update looks at and leaves as it is has been read, as has one that is not there: a transaction writes what another one
 /// has read, and looks at what that one is going to write; if both commit, each has missed the other. `is_serializable`: they do not.
-fn what_is_looked_at_is_read<C: ConcurrencyControl>(is_serializable: bool) {
-    let db = database::<C>();
+fn what_is_looked_at_is_read(scheme: SchemeName, is_serializable: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     for (key, is_there) in [(2, true), (20, false)] {
-        let fill = async |tx: &Txn<C>| {
+        let fill = async |tx: &Txn<AnyScheme>| {
             tx.put(t, 1, 0).await?;
             if is_there { tx.put(t, key, 0).await } else { Ok(()) }
         };
@@ -392,10 +394,10 @@ fn what_is_looked_at_is_read<C: ConcurrencyControl>(is_serializable: bool) {
 }
 
 /// The error of an update that was called with what came after the transaction's beginning is not answered beside older reads.
-fn errors_fit_what_was_read<C: ConcurrencyControl>(is_serializable: bool) {
-    let db = database::<C>();
+fn errors_fit_what_was_read(scheme: SchemeName, is_serializable: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
-    let fill = async |tx: &Txn<C>| {
+    let fill = async |tx: &Txn<AnyScheme>| {
         tx.put(t, 1, 0).await?;
         tx.put(t, 2, 0).await
     };
@@ -427,16 +429,16 @@ fn errors_fit_what_was_read<C: ConcurrencyControl>(is_serializable: bool) {
 }
 
 /// Additions of several threads to rows that they share, among other reads and writes, are all there at the end.
-fn additions_on_threads_are_not_lost<C: ConcurrencyControl>() {
+fn additions_on_threads_are_not_lost(scheme: SchemeName) {
     const THREADS: u64 = 2;
     const EACH: u64 = 400;
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let work = |thread: u64| {
         let options = WorkerOptions { batch: 4.into(), ..WorkerOptions::default() };
         let mut worker = db.worker_with(OnMiss, options);
         worker.set_retries_max(u32::MAX);
-        let body = async |tx: &Txn<C>, number: &u64| {
+        let body = async |tx: &Txn<AnyScheme>, number: &u64| {
             let own = 100 + thread;
             let seen = tx.get(t, own).for_write().await?.unwrap_or(0);
             tx.put(t, own, seen + 1).await?;

@@ -1,34 +1,34 @@
 //! Transactions of plain calls that are run until they commit, and operations that are made of others, under every scheme.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
-use braiddb::{ConcurrencyControl, Database, Error, KEY_BYTES_MAX, Options, Result, Table};
+use braiddb::{AnyScheme, Database, Error, KEY_BYTES_MAX, Options, Result, SchemeName, Table};
 use std::sync::Arc;
 
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
-            use braiddb::$scheme as Scheme;
+            const SCHEME: braiddb::SchemeName = braiddb::SchemeName::$scheme;
 
             #[test]
             fn ends_of_tables() {
-                super::ends_of_tables::<Scheme>();
+                super::ends_of_tables(SCHEME);
             }
 
             #[test]
             fn each_row_is_popped_once() {
-                super::each_row_is_popped_once::<Scheme>();
+                super::each_row_is_popped_once(SCHEME);
             }
 
             #[test]
             fn keys_that_are_too_long() {
-                super::keys_that_are_too_long::<Scheme>();
+                super::keys_that_are_too_long(SCHEME);
             }
 
             #[test]
             fn calls_are_run_again() {
-                super::calls_are_run_again::<Scheme>();
+                super::calls_are_run_again(SCHEME);
             }
         }
     )*};
@@ -37,24 +37,20 @@ macro_rules! tests {
 braiddb::schemes!(tests);
 
 /// A database without threads of its own. A transaction that meets conflicts is run again for as long as it takes.
-fn database<C: ConcurrencyControl>() -> (Database<C>, Table<u64, u64>) {
+fn database(scheme: SchemeName) -> (Database<AnyScheme>, Table<u64, u64>) {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
-    let db = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db = Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap();
     let table = db.table("t").unwrap();
     (db, table)
 }
 
-fn put<C: ConcurrencyControl>(
-    db: &Database<C>,
-    t: Table<u64, u64>,
-    rows: impl Iterator<Item = (u64, u64)> + Clone,
-) {
+fn put(db: &Database<AnyScheme>, t: Table<u64, u64>, rows: impl Iterator<Item = (u64, u64)> + Clone) {
     db.transact(|tx| rows.clone().try_for_each(|(key, value)| tx.put(t, key, value))).unwrap();
 }
 
 /// The ends of a table are found and taken, rows are counted and removed, with what the transaction itself has written.
-fn ends_of_tables<C: ConcurrencyControl>() {
-    let (db, t) = database::<C>();
+fn ends_of_tables(scheme: SchemeName) {
+    let (db, t) = database(scheme);
     put(&db, t, (1..=1_000).map(|key| (key, key * 10)));
     let done = db.worker().run(async |tx| {
         tx.put(t, 0, 7).await?;
@@ -78,9 +74,9 @@ fn ends_of_tables<C: ConcurrencyControl>() {
 }
 
 /// Threads that take rows from the same end take each of them once.
-fn each_row_is_popped_once<C: ConcurrencyControl>() {
+fn each_row_is_popped_once(scheme: SchemeName) {
     const ROWS: u64 = 40;
-    let (db, t) = database::<C>();
+    let (db, t) = database(scheme);
     put(&db, t, (0..ROWS).map(|key| (key, key)));
     let pop_all = || {
         let mut popped = Vec::new();
@@ -99,9 +95,9 @@ fn each_row_is_popped_once<C: ConcurrencyControl>() {
 }
 
 /// Closures of calls are run again after conflicts, so that no count is lost; an error or a panic of their own undoes them.
-fn calls_are_run_again<C: ConcurrencyControl>() {
+fn calls_are_run_again(scheme: SchemeName) {
     const COUNTS: u64 = 100;
-    let (db, t) = database::<C>();
+    let (db, t) = database(scheme);
     let count = || {
         for _ in 0..COUNTS {
             let counted = db.transact(|tx| {
@@ -132,8 +128,8 @@ fn calls_are_run_again<C: ConcurrencyControl>() {
 }
 
 /// Nothing is found under a key that is longer than any row's, and it bounds a scan as any other key does; only adding such a row fails.
-fn keys_that_are_too_long<C: ConcurrencyControl>() {
-    let (db, _) = database::<C>();
+fn keys_that_are_too_long(scheme: SchemeName) {
+    let (db, _) = database(scheme);
     let t: Table<Vec<u8>, u64> = db.table("long").unwrap();
     let (most, more) = (vec![7; KEY_BYTES_MAX], vec![7; 2 * KEY_BYTES_MAX]);
     db.transact(|tx| {

@@ -1,13 +1,12 @@
 //! Tables that are cleared and dropped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes::under_all_schemes;
+use braid_schemes::{under, under_all_schemes};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
 use braiddb::tools::SalvageOptions;
 use braiddb::{
-    ConcurrencyControl, Database, Durability, Error, Front, IndexKind, NoWait, Options, Serializable, Silo,
-    Snapshot, Table, TableOptions,
+    AnyScheme, Database, Durability, Error, Front, IndexKind, Options, SchemeName, Table, TableOptions,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,20 +16,23 @@ use std::time::Duration;
 const KINDS: [IndexKind; 5] =
     [IndexKind::Masstree, IndexKind::BTree, IndexKind::BwTree, IndexKind::Cuckoo, IndexKind::Hopscotch];
 
-fn open_with<C: ConcurrencyControl>(storage: &MemoryStorage, workers: usize) -> Database<C> {
+fn open_with(scheme: SchemeName, storage: &MemoryStorage, workers: usize) -> Database<AnyScheme> {
     let durability = Durability::Async;
     let options = Options { workers, log_segment_bytes: 1 << 16, durability, ..Options::default() };
     let clock = Arc::new(SystemClock::default());
-    Database::open_with(Arc::new(storage.clone()), options, clock, &mut |_| {}).unwrap()
+    Database::open_with(Arc::new(storage.clone()), under(scheme, options), clock, &mut |_| {}).unwrap()
 }
 
-fn open<C: ConcurrencyControl>(storage: &MemoryStorage) -> Database<C> {
-    open_with(storage, 0)
+fn open(scheme: SchemeName, storage: &MemoryStorage) -> Database<AnyScheme> {
+    open_with(scheme, storage, 0)
 }
 
-fn in_memory<C: ConcurrencyControl>() -> Database<C> {
-    Database::in_memory_with(Options { workers: 0, ..Options::default() }, Arc::new(SystemClock::default()))
-        .unwrap()
+fn in_memory(scheme: SchemeName) -> Database<AnyScheme> {
+    Database::in_memory_with(
+        under(scheme, Options { workers: 0, ..Options::default() }),
+        Arc::new(SystemClock::default()),
+    )
+    .unwrap()
 }
 
 fn of_kind(index: IndexKind) -> TableOptions {
@@ -38,14 +40,14 @@ fn of_kind(index: IndexKind) -> TableOptions {
 }
 
 /// Puts rows with these keys, a hundred in a transaction.
-fn fill<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, keys: std::ops::Range<u64>) {
+fn fill(db: &Database<AnyScheme>, table: Table<u64, u64>, keys: std::ops::Range<u64>) {
     for start in keys.clone().step_by(100) {
         let end = keys.end.min(start + 100);
         db.transact(|tx| (start..end).try_for_each(|key| tx.put(table, key, key + 1))).unwrap();
     }
 }
 
-fn count<C: ConcurrencyControl>(db: &Database<C>, table: &str) -> u64 {
+fn count(db: &Database<AnyScheme>, table: &str) -> u64 {
     let raw = db.raw_table(table).unwrap();
     db.transact(|tx| {
         let (mut rows, mut count) = (raw.scan(tx), 0);
@@ -58,15 +60,15 @@ fn count<C: ConcurrencyControl>(db: &Database<C>, table: &str) -> u64 {
 }
 
 /// A database in which tables are cleared and dropped, closed and opened, is what it was.
-fn lives<C: ConcurrencyControl>(kind: IndexKind, with_checkpoints: bool) {
+fn lives(scheme: SchemeName, kind: IndexKind, with_checkpoints: bool) {
     let storage = MemoryStorage::new(1 << 30);
-    let checkpoint = |db: &Database<C>| {
+    let checkpoint = |db: &Database<AnyScheme>| {
         if with_checkpoints {
             db.checkpoint().unwrap();
         }
     };
     {
-        let db = open::<C>(&storage);
+        let db = open(scheme, &storage);
         let cleared: Table<u64, u64> = db.table_with("cleared", of_kind(kind)).unwrap();
         let dropped: Table<u64, u64> = db.table_with("dropped", of_kind(kind)).unwrap();
         let words: Table<String, u64> = db.table_with("words", of_kind(kind)).unwrap();
@@ -92,7 +94,7 @@ fn lives<C: ConcurrencyControl>(kind: IndexKind, with_checkpoints: bool) {
         db.close().unwrap();
     }
     for _ in 0..2 {
-        let db = open::<C>(&storage);
+        let db = open(scheme, &storage);
         let names: Vec<_> = db.tables().into_iter().map(|table| table.name).collect();
         assert_eq!(names, ["cleared", "words", "kept", "dropped"]);
         assert_eq!([count(&db, "cleared"), count(&db, "words")], [20, 1], "{kind:?}");
@@ -111,8 +113,8 @@ fn lives<C: ConcurrencyControl>(kind: IndexKind, with_checkpoints: bool) {
 fn what_is_cleared_and_dropped_stays_so() {
     for with_checkpoints in [false, true] {
         under_all_schemes!(lives(IndexKind::Masstree, with_checkpoints));
-        KINDS.into_iter().for_each(|kind| lives::<Serializable>(kind, with_checkpoints));
-        KINDS.into_iter().for_each(|kind| lives::<Silo>(kind, with_checkpoints));
+        KINDS.into_iter().for_each(|kind| lives(SchemeName::Serializable, kind, with_checkpoints));
+        KINDS.into_iter().for_each(|kind| lives(SchemeName::Silo, kind, with_checkpoints));
     }
 }
 
@@ -122,7 +124,7 @@ fn recovery_by_several_threads_makes_changes_in_order() {
     // behind is there.
     let storage = MemoryStorage::new(1 << 30);
     {
-        let db = open::<Serializable>(&storage);
+        let db = open(SchemeName::Serializable, &storage);
         let (a, b): (Table<u64, u64>, Table<u64, u64>) = (db.table("a").unwrap(), db.table("b").unwrap());
         for round in 0..20 {
             fill(&db, a, 0..500);
@@ -133,7 +135,7 @@ fn recovery_by_several_threads_makes_changes_in_order() {
         db.close().unwrap();
     }
     for workers in [1, 2, 4, 8] {
-        let db = open_with::<Serializable>(&storage, workers);
+        let db = open_with(SchemeName::Serializable, &storage, workers);
         assert_eq!([count(&db, "a"), count(&db, "b")], [10, 10_000]);
         db.close().unwrap();
     }
@@ -145,7 +147,7 @@ fn a_recovered_clearing_is_in_the_next_checkpoint() {
     for kind in KINDS {
         let storage = MemoryStorage::new(1 << 30);
         {
-            let db = open::<Serializable>(&storage);
+            let db = open(SchemeName::Serializable, &storage);
             let t: Table<u64, u64> = db.table_with("t", of_kind(kind)).unwrap();
             fill(&db, t, 0..1000);
             db.checkpoint().unwrap();
@@ -153,7 +155,7 @@ fn a_recovered_clearing_is_in_the_next_checkpoint() {
             db.close().unwrap();
         }
         for _ in 0..2 {
-            let db = open::<Serializable>(&storage);
+            let db = open(SchemeName::Serializable, &storage);
             assert_eq!(count(&db, "t"), 0, "{kind:?}");
             db.checkpoint().unwrap();
             db.checkpoint().unwrap();
@@ -163,10 +165,10 @@ fn a_recovered_clearing_is_in_the_next_checkpoint() {
 }
 
 /// What a transaction has written that is open when a table is cleared goes with it, in memory and in the log.
-fn waits_for_open_ones<C: ConcurrencyControl>() {
+fn waits_for_open_ones(scheme: SchemeName) {
     let storage = MemoryStorage::new(1 << 30);
     {
-        let db = open::<C>(&storage);
+        let db = open(scheme, &storage);
         let t: Table<u64, u64> = db.table("t").unwrap();
         fill(&db, t, 0..10);
         let writer = db.begin().unwrap();
@@ -180,7 +182,7 @@ fn waits_for_open_ones<C: ConcurrencyControl>() {
         assert_eq!(count(&db, "t"), 0);
         db.close().unwrap();
     }
-    assert_eq!(count(&open::<C>(&storage), "t"), 0);
+    assert_eq!(count(&open(scheme, &storage), "t"), 0);
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn open_transactions_end_first() {
 
 #[test]
 fn dropped_tables_are_refused_everywhere() {
-    let db = in_memory::<Serializable>();
+    let db = in_memory(SchemeName::Serializable);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let by_value = db.index(t, "by value", |_, value| Some(value)).unwrap();
     fill(&db, t, 0..10);
@@ -223,13 +225,13 @@ fn dropped_tables_are_refused_everywhere() {
     // Names of those that are gone are free, and a table of another database is none of this one's.
     db.table::<String, u64>("u").unwrap();
     db.rename_table("u", "t").unwrap();
-    let other: Table<u64, u64> = in_memory::<Serializable>().table("t").unwrap();
+    let other: Table<u64, u64> = in_memory(SchemeName::Serializable).table("t").unwrap();
     assert!(matches!(db.clear(other), Err(Error::WrongDatabase)));
 }
 
 /// A transaction that has begun while rows were being deleted, and uses the table later, finds none of them.
-fn begun_meanwhile<C: ConcurrencyControl>() {
-    let db = in_memory::<C>();
+fn begun_meanwhile(scheme: SchemeName) {
+    let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     for round in 0..12 {
         db.transact(|tx| (0..3000).try_for_each(|key| tx.put(t, key, key))).unwrap();
@@ -263,7 +265,7 @@ fn transactions_that_begin_meanwhile_see_no_part() {
 
 #[test]
 fn a_table_is_dropped_by_the_name_that_it_has_then() {
-    let db = in_memory::<Serializable>();
+    let db = in_memory(SchemeName::Serializable);
     let t: Table<u64, u64> = db.table("a").unwrap();
     fill(&db, t, 0..10);
     let open = db.begin().unwrap();
@@ -280,7 +282,7 @@ fn a_table_is_dropped_by_the_name_that_it_has_then() {
 #[test]
 fn dropping_needs_no_foreign_code() {
     // Proves that a table is dropped whatever the functions of its indexes do, and that its memory and theirs is given back.
-    let db = in_memory::<Serializable>();
+    let db = in_memory(SchemeName::Serializable);
     let used = |round: u64| {
         let t: Table<u64, u64> = db.table("t").unwrap();
         let fails = Arc::new(AtomicBool::new(false));
@@ -308,13 +310,14 @@ fn dropping_needs_no_foreign_code() {
 fn what_cannot_be_written_is_not_cleared() {
     let storage = MemoryStorage::new(1 << 30);
     {
-        let db = open::<Serializable>(&storage);
+        let db = open(SchemeName::Serializable, &storage);
         fill(&db, db.table("t").unwrap(), 0..10);
         db.close().unwrap();
     }
     let clock = Arc::new(SystemClock::default());
     let options = Options { workers: 0, ..Options::default() };
-    let db: Database = Database::read_with(Arc::new(storage), options, clock, &mut |_| {}).unwrap();
+    let db: Database<AnyScheme> =
+        Database::read_with(Arc::new(storage), options, clock, &mut |_| {}).unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     let reader = db.begin().unwrap(); // nobody waits for it
     assert!(matches!(db.clear(t), Err(Error::ReadOnly)));
@@ -324,7 +327,7 @@ fn what_cannot_be_written_is_not_cleared() {
 
 #[test]
 fn a_refused_operation_undoes_its_transaction() {
-    let db = in_memory::<Serializable>();
+    let db = in_memory(SchemeName::Serializable);
     let [gone, kept] = ["gone", "kept"].map(|name| db.table::<u64, u64>(name).unwrap());
     db.drop_table("gone").unwrap();
     for number in 0..3 {
@@ -347,7 +350,7 @@ fn names_of_dropped_tables_are_free() {
     for with_checkpoint in [false, true] {
         let storage = MemoryStorage::new(1 << 30);
         {
-            let db = open::<Serializable>(&storage);
+            let db = open(SchemeName::Serializable, &storage);
             let [a, b] = ["a", "b"].map(|name| db.table::<u64, u64>(name).unwrap());
             fill(&db, a, 0..10);
             fill(&db, b, 0..20);
@@ -359,15 +362,15 @@ fn names_of_dropped_tables_are_free() {
             db.close().unwrap();
         }
         assert!(braiddb::tools::verify(&storage, &mut |_| {}).unwrap().is_good());
-        let db = open::<Serializable>(&storage);
+        let db = open(SchemeName::Serializable, &storage);
         assert_eq!((count(&db, "b"), db.tables().len()), (10, 1));
         db.table::<String, u64>("a").unwrap();
         db.drop_table("b").unwrap();
         db.rename_table("a", "b").unwrap();
         db.close().unwrap();
-        let db = open::<Serializable>(&storage);
+        let db = open(SchemeName::Serializable, &storage);
         assert_eq!(&*db.tables()[0].key_type, "string");
-        let to = in_memory::<Serializable>();
+        let to = in_memory(SchemeName::Serializable);
         let salvage =
             braiddb::tools::salvage(&storage, &to, SalvageOptions::default(), &mut |_| {}).unwrap_err();
         assert!(matches!(salvage, Error::Storage(_)), "it is in use: {salvage}");
@@ -375,20 +378,20 @@ fn names_of_dropped_tables_are_free() {
 }
 
 /// Indexes lose their entries, and serve rows that come later; those of a unique index hinder nobody.
-fn indexes<C: ConcurrencyControl>() {
-    let db = in_memory::<C>();
+fn indexes(scheme: SchemeName) {
+    let db = in_memory(scheme);
     let people: Table<u64, str> = db.table("people").unwrap();
     let by_name = db.unique_index(people, "by name", |_, name| Some(name.to_owned())).unwrap();
     let by_length = db.index(people, "by length", |_, name| Some(name.len() as u64)).unwrap();
     let names = ["Ada", "Alan", "Grace"];
     for round in 0..3 {
-        let put = |tx: &braiddb::Transaction<C>| {
+        let put = |tx: &braiddb::Transaction<AnyScheme>| {
             names.iter().zip(round..).try_for_each(|(name, key)| tx.insert(people, key, name))
         };
         db.transact(put).unwrap();
         let ada = db.transact(|tx| Ok(tx.get_by(by_name, "Ada")?.map(|(key, _)| key))).unwrap();
         assert_eq!(ada, Some(round));
-        let of_three = |tx: &braiddb::Transaction<C>| {
+        let of_three = |tx: &braiddb::Transaction<AnyScheme>| {
             tx.with(async |txn| Ok(txn.scan_by(by_length, 3..4).next().await?.map(|(_, key, _)| key)))
         };
         assert_eq!(db.transact(of_three).unwrap(), Some(round));
@@ -404,8 +407,8 @@ fn indexes_are_cleared() {
 }
 
 /// Each of several writers adds pairs of rows; somebody clears the table now and then. A reader finds both rows of a pair, or none.
-fn beside_writers<C: ConcurrencyControl>() {
-    let db = Arc::new(in_memory::<C>());
+fn beside_writers(scheme: SchemeName) {
+    let db = Arc::new(in_memory(scheme));
     let t: Table<u64, u64> = db.table("t").unwrap();
     let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -414,7 +417,7 @@ fn beside_writers<C: ConcurrencyControl>() {
             scope.spawn(move || {
                 let mut number = writer;
                 while !is_over.load(Relaxed) {
-                    let pair = |tx: &braiddb::Transaction<C>| {
+                    let pair = |tx: &braiddb::Transaction<AnyScheme>| {
                         tx.put(t, 2 * number, number)?;
                         tx.put(t, 2 * number + 1, number)
                     };
@@ -428,7 +431,7 @@ fn beside_writers<C: ConcurrencyControl>() {
         }
         scope.spawn(|| {
             while !is_over.load(Relaxed) {
-                let pairs = |tx: &braiddb::Transaction<C>| {
+                let pairs = |tx: &braiddb::Transaction<AnyScheme>| {
                     let (mut rows, mut found) = (tx.scan_all(t).limit(200), Vec::new());
                     while let Some((key, _)) = rows.next()? {
                         found.push(key);
@@ -464,8 +467,8 @@ fn others_see_all_of_a_clearing_or_nothing() {
 }
 
 /// Memory of rows is given back, also where a secondary index has had their places kept.
-fn gives_back<C: ConcurrencyControl>(kind: IndexKind, front: Front, drops: bool) {
-    let db = in_memory::<C>();
+fn gives_back(scheme: SchemeName, kind: IndexKind, front: Front, drops: bool) {
+    let db = in_memory(scheme);
     let mut used = Vec::new();
     for round in 0..4 {
         let name = if drops { format!("table {round}") } else { "table".into() };
@@ -497,10 +500,10 @@ fn gives_back<C: ConcurrencyControl>(kind: IndexKind, front: Front, drops: bool)
 fn memory_is_given_back() {
     for drops in [false, true] {
         for kind in KINDS {
-            gives_back::<Serializable>(kind, Front::None, drops);
-            gives_back::<Silo>(kind, Front::None, drops);
+            gives_back(SchemeName::Serializable, kind, Front::None, drops);
+            gives_back(SchemeName::Silo, kind, Front::None, drops);
         }
-        gives_back::<Serializable>(IndexKind::Masstree, Front::Hash, drops);
+        gives_back(SchemeName::Serializable, IndexKind::Masstree, Front::Hash, drops);
     }
 }
 
@@ -518,12 +521,12 @@ fn copy(storage: &MemoryStorage) -> MemoryStorage {
 
 /// Checkpoints begin and end at any moment while a table is filled and cleared: what they catch is a state that there was. (With a log
 /// the last one, without one that of a moment while the checkpoint was made.)
-fn beside_checkpoints<C: ConcurrencyControl>(durability: Durability) {
+fn beside_checkpoints(scheme: SchemeName, durability: Durability) {
     let open = |storage: &MemoryStorage| {
         let options = Options { workers: 0, log_segment_bytes: 1 << 20, durability, ..Options::default() };
         let options = Options { checkpoint_range_bytes: 2000, ..options };
         let (storage, clock) = (Arc::new(storage.clone()), Arc::new(SystemClock::default()));
-        Database::<C>::open_with(storage, options, clock, &mut |_| {}).unwrap()
+        Database::<AnyScheme>::open_with(storage, under(scheme, options), clock, &mut |_| {}).unwrap()
     };
     let storage = MemoryStorage::new(1 << 30);
     for round in 0..8 {
@@ -564,17 +567,17 @@ fn beside_checkpoints<C: ConcurrencyControl>(durability: Durability) {
 #[test]
 fn checkpoints_have_all_rows_or_none() {
     for durability in [Durability::Async, Durability::None] {
-        beside_checkpoints::<Serializable>(durability);
-        beside_checkpoints::<Snapshot>(durability);
+        beside_checkpoints(SchemeName::Serializable, durability);
+        beside_checkpoints(SchemeName::Snapshot, durability);
     }
-    beside_checkpoints::<Silo>(Durability::Async);
-    beside_checkpoints::<NoWait>(Durability::Async);
+    beside_checkpoints(SchemeName::Silo, Durability::Async);
+    beside_checkpoints(SchemeName::NoWait, Durability::Async);
 }
 
 #[test]
 fn a_clearing_that_fails_is_made_again() {
     // Proves that a panic in the code that says what an index has leaves no half of the rows to be seen, nor the table locked.
-    let db = in_memory::<Serializable>();
+    let db = in_memory(SchemeName::Serializable);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let extractor = {
@@ -604,7 +607,7 @@ fn a_clearing_that_fails_is_made_again() {
 fn what_was_cleared_and_dropped_is_not_salvaged() {
     for with_checkpoint in [false, true] {
         let storage = MemoryStorage::new(1 << 30);
-        let db = open::<Serializable>(&storage);
+        let db = open(SchemeName::Serializable, &storage);
         let [cleared, dropped] = ["cleared", "dropped"].map(|name| db.table::<u64, u64>(name).unwrap());
         [cleared, dropped].into_iter().for_each(|table| fill(&db, table, 0..500));
         if with_checkpoint {
@@ -620,7 +623,7 @@ fn what_was_cleared_and_dropped_is_not_salvaged() {
             fill(&db, again, 5..6);
         }
         db.close().unwrap();
-        let to = in_memory::<Serializable>();
+        let to = in_memory(SchemeName::Serializable);
         let salvage = braiddb::tools::salvage(&storage, &to, SalvageOptions::default(), &mut |_| {}).unwrap();
         assert!(salvage.is_complete(), "{salvage:?}");
         let rows = 2 + u64::from(with_checkpoint);
@@ -633,7 +636,7 @@ fn what_was_cleared_and_dropped_is_not_salvaged() {
 #[test]
 fn the_log_has_one_record_of_a_clearing() {
     let storage = MemoryStorage::new(1 << 30);
-    let db = open::<Serializable>(&storage);
+    let db = open(SchemeName::Serializable, &storage);
     let t: Table<u64, u64> = db.table("t").unwrap();
     fill(&db, t, 0..10_000);
     db.checkpoint().unwrap(); // flushes what was appended
@@ -644,8 +647,8 @@ fn the_log_has_one_record_of_a_clearing() {
 }
 
 /// A frozen table is neither cleared nor dropped before it is thawed.
-fn frozen_tables_stay<C: ConcurrencyControl>() {
-    let db = in_memory::<C>();
+fn frozen_tables_stay(scheme: SchemeName) {
+    let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     fill(&db, t, 0..10);
     db.freeze(t).unwrap();

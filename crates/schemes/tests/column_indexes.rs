@@ -2,17 +2,17 @@
 //! by all writers, and unique.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{ConcurrencyControl, Database, Error, Index, Options, Result, Table, Txn, Value};
+use braiddb::{AnyScheme, Database, Error, Index, Options, Result, SchemeName, Table, Txn, Value};
 use std::sync::Arc;
 
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         #[test]
         fn $module() {
-            kept::<braiddb::$scheme>();
+            kept(braiddb::SchemeName::$scheme);
         }
     )*};
 }
@@ -24,7 +24,7 @@ type Row = (String, u8);
 
 const ROWS: u64 = 40;
 
-fn open<C: ConcurrencyControl>(disk: &Arc<dyn Storage>) -> Database<C> {
+fn open(scheme: SchemeName, disk: &Arc<dyn Storage>) -> Database<AnyScheme> {
     let options = Options {
         workers: 1,
         pin_workers: false,
@@ -32,7 +32,8 @@ fn open<C: ConcurrencyControl>(disk: &Arc<dyn Storage>) -> Database<C> {
         retries_max: u32::MAX,
         ..Options::default()
     };
-    Database::open_with(disk.clone(), options, Arc::new(SystemClock::default()), &mut |_| {}).unwrap()
+    Database::open_with(disk.clone(), under(scheme, options), Arc::new(SystemClock::default()), &mut |_| {})
+        .unwrap()
 }
 
 fn name(n: u64) -> String {
@@ -44,8 +45,8 @@ fn color(n: u64, round: u64) -> u8 {
 }
 
 /// Gives each row the name behind its own, from the last one on: the name is free then. From the first one on it is not.
-async fn rename<C: ConcurrencyControl>(
-    tx: &Txn<C>,
+async fn rename(
+    tx: &Txn<AnyScheme>,
     rows: Table<u64, Row>,
     round: u64,
     numbers: impl Iterator<Item = u64>,
@@ -57,20 +58,22 @@ async fn rename<C: ConcurrencyControl>(
 }
 
 /// A database is opened several times, by a program that declares its indexes the first time alone.
-fn kept<C: ConcurrencyControl>() {
+fn kept(scheme: SchemeName) {
     let disk: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));
     for round in 0..3u64 {
-        let db = open::<C>(&disk);
+        let db = open(scheme, &disk);
         let rows: Table<u64, Row> = db.table("rows").unwrap();
         if round == 0 {
             db.unique_index_on::<String, _, _>(rows, "by name", &["0"]).unwrap();
             db.index_on::<(u8, String), _, _>(rows, "by color", &["1", "0"]).unwrap();
         }
-        let upwards = db.run(async move |tx: &Txn<C>| rename(tx, rows, round, 0..ROWS).await).wait();
+        let upwards = db.run(async move |tx: &Txn<AnyScheme>| rename(tx, rows, round, 0..ROWS).await).wait();
         assert_eq!(matches!(upwards, Err(Error::UniqueViolation { .. })), round > 0, "{upwards:?}");
-        db.run(async move |tx: &Txn<C>| rename(tx, rows, round, (0..ROWS).rev()).await).wait().unwrap();
+        db.run(async move |tx: &Txn<AnyScheme>| rename(tx, rows, round, (0..ROWS).rev()).await)
+            .wait()
+            .unwrap();
         let raw = db.raw_table("rows").unwrap();
-        let taken = db.run(async move |tx: &Txn<C>| {
+        let taken = db.run(async move |tx: &Txn<AnyScheme>| {
             raw.insert(tx, &ROWS.to_be_bytes(), &Row::encode((&name(round), 0))?).await
         });
         assert!(matches!(taken.wait(), Err(Error::UniqueViolation { .. })));
@@ -82,10 +85,10 @@ fn kept<C: ConcurrencyControl>() {
     }
 }
 
-fn check<C: ConcurrencyControl>(db: &Database<C>, rows: Table<u64, Row>, round: u64) {
+fn check(db: &Database<AnyScheme>, rows: Table<u64, Row>, round: u64) {
     let by_name: Index<String, _, _> = db.unique_index_on(rows, "by name", &["0"]).unwrap();
     let by_color: Index<(u8, String), _, _> = db.index_on(rows, "by color", &["1", "0"]).unwrap();
-    let found = db.run(async move |tx: &Txn<C>| {
+    let found = db.run(async move |tx: &Txn<AnyScheme>| {
         let mut by_names = Vec::new();
         for n in 0..ROWS + round {
             by_names.push(tx.get_by(by_name, &*name(n)).await?.map(|(key, _)| key));

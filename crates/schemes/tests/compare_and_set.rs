@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
+use braiddb::{AnyScheme, Database, Error, Options, Result, SchemeName, Table, Txn};
 use std::sync::Arc;
 use std::thread;
 
@@ -13,33 +13,33 @@ macro_rules! tests {
         mod $module {
             #[test]
             fn a_row_is_written_if_it_is_as_expected() {
-                super::a_row_is_written_if_it_is_as_expected::<braiddb::$scheme>();
+                super::a_row_is_written_if_it_is_as_expected(braiddb::SchemeName::$scheme);
             }
 
             #[test]
             fn of_transactions_that_expect_the_same_one_succeeds() {
-                super::of_transactions_that_expect_the_same_one_succeeds::<braiddb::$scheme>();
+                super::of_transactions_that_expect_the_same_one_succeeds(braiddb::SchemeName::$scheme);
             }
         }
     )*};
 }
 braiddb::schemes!(tests);
 
-fn database<C: ConcurrencyControl>() -> Database<C> {
+fn database(scheme: SchemeName) -> Database<AnyScheme> {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
-    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+    Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
 }
 
 /// Every combination of what is there, what is expected, and what is to be; by closures and by plain calls.
-fn a_row_is_written_if_it_is_as_expected<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn a_row_is_written_if_it_is_as_expected(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<String, str> = db.table("t").unwrap();
     let mut worker = db.worker();
     let values = [None, Some("one"), Some("the other, longer")];
     let cases = (0..27).map(|i| (values[i / 9], values[i / 3 % 3], values[i % 3]));
     for (there, expected, new) in cases {
         for is_interactive in [false, true] {
-            let set = async |tx: &Txn<C>| match there {
+            let set = async |tx: &Txn<AnyScheme>| match there {
                 Some(value) => tx.put(t, "key", value).await,
                 None => tx.delete(t, "key").await.map(|_| ()),
             };
@@ -56,9 +56,9 @@ fn a_row_is_written_if_it_is_as_expected<C: ConcurrencyControl>() {
 }
 
 /// Threads take numbers from a row, each by the value that it has seen before: none is taken twice.
-fn of_transactions_that_expect_the_same_one_succeeds<C: ConcurrencyControl>() {
+fn of_transactions_that_expect_the_same_one_succeeds(scheme: SchemeName) {
     const TAKEN: u64 = 300;
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let take = || -> Result<u64> {
         let (mut worker, mut expected, mut taken) = (db.worker(), None, 0);
@@ -83,7 +83,7 @@ fn of_transactions_that_expect_the_same_one_succeeds<C: ConcurrencyControl>() {
 /// What a transaction has written itself is what it compares.
 #[test]
 fn own_writes_are_compared() {
-    let db: Database = database();
+    let db = database(SchemeName::Serializable);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let tx = db.begin().unwrap();
     assert!(tx.compare_and_set(t, 1, None, Some(1)).unwrap());
@@ -98,7 +98,7 @@ fn own_writes_are_compared() {
 /// A value that was not as expected is tracked: whoever has acted on it is told if it changes before the commit.
 #[test]
 fn a_comparison_is_a_read() {
-    let db: Database = database();
+    let db = database(SchemeName::Serializable);
     let (t, other): (Table<u64, u64>, Table<u64, u64>) = (db.table("t").unwrap(), db.table("other").unwrap());
     db.transact(|tx| tx.put(t, 1, 1)).unwrap();
     let (first, second) = (db.begin().unwrap(), db.begin().unwrap());
@@ -113,7 +113,7 @@ fn a_comparison_is_a_read() {
 /// A value that is none of the table's type is an error that names its row, and stays.
 #[test]
 fn malformed_rows_are_named() {
-    let db: Database = database();
+    let db = database(SchemeName::Serializable);
     let t: Table<u64, str> = db.table("names").unwrap();
     let raw = db.raw_table("names").unwrap();
     let mut worker = db.worker();

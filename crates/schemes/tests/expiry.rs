@@ -1,14 +1,13 @@
 //! Rows that expire.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes::under_all_schemes;
+use braid_schemes::{under, under_all_schemes};
 use braiddb::changes::ChangeKind;
 use braiddb::metrics::{Clock, SystemClock};
 use braiddb::storage::MemoryStorage;
 use braiddb::{
-    Adaptive, ConcurrencyControl, Database, DlDetect, Durability, Error, Expiry, HStore, IndexKind,
-    MultiVersion, NoWait, Occ, Options, Result, Serializable, Silo, Snapshot, Sweeper, Table, TableOptions,
-    TicToc, TimestampOrdering, Transaction, WaitDie,
+    AnyScheme, Database, Durability, Error, Expiry, IndexKind, Options, Result, SchemeName, Sweeper, Table,
+    TableOptions, Transaction,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -53,32 +52,38 @@ fn options() -> Options {
     Options { workers: 0, log_segment_bytes: 1 << 16, ..Options::default() }
 }
 
-fn in_memory<C: ConcurrencyControl>(clock: &Hand) -> Database<C> {
-    Database::in_memory_with(options(), Arc::new(clock.clone())).unwrap()
+fn in_memory(scheme: SchemeName, clock: &Hand) -> Database<AnyScheme> {
+    Database::in_memory_with(under(scheme, options()), Arc::new(clock.clone())).unwrap()
 }
 
-fn open<C: ConcurrencyControl>(storage: &MemoryStorage, options: Options, clock: &Hand) -> Database<C> {
-    Database::open_with(Arc::new(storage.clone()), options, Arc::new(clock.clone()), &mut |_| {}).unwrap()
+fn open(scheme: SchemeName, storage: &MemoryStorage, options: Options, clock: &Hand) -> Database<AnyScheme> {
+    Database::open_with(
+        Arc::new(storage.clone()),
+        under(scheme, options),
+        Arc::new(clock.clone()),
+        &mut |_| {},
+    )
+    .unwrap()
 }
 
-fn declare<C: ConcurrencyControl>(db: &Database<C>) -> (Rows, Expiry<u64, u64, C>) {
+fn declare(db: &Database<AnyScheme>) -> (Rows, Expiry<u64, u64, AnyScheme>) {
     let table = db.table("rows").unwrap();
     (table, expiry_of(db, table))
 }
 
-fn expiry_of<C: ConcurrencyControl>(db: &Database<C>, table: Rows) -> Expiry<u64, u64, C> {
+fn expiry_of(db: &Database<AnyScheme>, table: Rows) -> Expiry<u64, u64, AnyScheme> {
     db.expiry(table, "by expiry", |_, seconds| second(seconds)).unwrap()
 }
 
 /// A database at the second 100, with rows 0 to `rows` that expired at 50.
-fn expired<C: ConcurrencyControl>(rows: u64) -> (Database<C>, Rows, Expiry<u64, u64, C>) {
-    let db = in_memory::<C>(&Hand::at(100));
+fn expired(scheme: SchemeName, rows: u64) -> (Database<AnyScheme>, Rows, Expiry<u64, u64, AnyScheme>) {
+    let db = in_memory(scheme, &Hand::at(100));
     let (table, expiry) = declare(&db);
     fill(&db, table, 0..rows, 50);
     (db, table, expiry)
 }
 
-fn fill<C: ConcurrencyControl>(db: &Database<C>, table: Rows, keys: std::ops::Range<u64>, seconds: u64) {
+fn fill(db: &Database<AnyScheme>, table: Rows, keys: std::ops::Range<u64>, seconds: u64) {
     for start in keys.clone().step_by(100) {
         let end = keys.end.min(start + 100);
         db.transact(|tx| (start..end).try_for_each(|key| tx.put(table, key, seconds))).unwrap();
@@ -86,7 +91,7 @@ fn fill<C: ConcurrencyControl>(db: &Database<C>, table: Rows, keys: std::ops::Ra
 }
 
 /// The keys that there are.
-fn keys<C: ConcurrencyControl>(db: &Database<C>, table: Rows) -> Vec<u64> {
+fn keys(db: &Database<AnyScheme>, table: Rows) -> Vec<u64> {
     db.transact(|tx| {
         let mut keys = Vec::new();
         tx.scan_all(table).for_each(|key, _| keys.push(key))?;
@@ -104,9 +109,9 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn rows_expire_at_their_moment<C: ConcurrencyControl>() {
+fn rows_expire_at_their_moment(scheme: SchemeName) {
     let clock = Hand::at(9);
-    let db = in_memory::<C>(&clock);
+    let db = in_memory(scheme, &clock);
     let table: Rows = db.table("rows").unwrap();
     let moments = [(0, 10), (1, NEVER), (2, 20), (3, 30), (4, 20)];
     let put = |moments: &[(u64, u64)]| {
@@ -137,7 +142,7 @@ fn a_row_is_deleted_from_its_moment_on() {
 #[test]
 fn the_oldest_go_first_and_no_more_than_wanted() {
     let clock = Hand::at(1000);
-    let db = in_memory::<Serializable>(&clock);
+    let db = in_memory(SchemeName::Serializable, &clock);
     let (table, expiry) = declare(&db);
     db.transact(|tx| (0..200).try_for_each(|key| tx.put(table, key, 500 - key))).unwrap();
     for (rows_max, left) in [(0, 200), (1, 199), (64, 135), (65, 70), (69, 1)] {
@@ -151,7 +156,7 @@ fn the_oldest_go_first_and_no_more_than_wanted() {
 /// Every moment that there is.
 #[test]
 fn moments_beyond_all_measure_are_the_first_and_never() {
-    let db = in_memory::<Serializable>(&Hand::default()); // which is at 1970
+    let db = in_memory(SchemeName::Serializable, &Hand::default()); // which is at 1970
     let table: Table<u64, ()> = db.table("rows").unwrap();
     let moment = |key: &u64, ()| match key {
         0 => UNIX_EPOCH.checked_sub(Duration::from_secs(1)),
@@ -169,7 +174,7 @@ fn moments_beyond_all_measure_are_the_first_and_never() {
 
 #[test]
 fn an_expired_row_is_read_and_written_as_others_until_it_is_swept() {
-    let (db, table, expiry) = expired::<Serializable>(3);
+    let (db, table, expiry) = expired(SchemeName::Serializable, 3);
     assert_eq!(db.transact(|tx| tx.get(table, 1)).unwrap(), Some(50));
     assert!(matches!(db.transact(|tx| tx.insert(table, 1, 200)), Err(Error::KeyExists)));
     db.transact(|tx| tx.put(table, 1, 200)).unwrap();
@@ -183,9 +188,12 @@ fn an_expired_row_is_read_and_written_as_others_until_it_is_swept() {
 type Meanwhile = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 /// When the sweep is at row 1, whoever else changes rows behind it, and that row itself. What has committed counts.
-fn moved_meanwhile<C: ConcurrencyControl>() {
-    let db = Database::<C>::in_memory_with(Options { lock_wait_ms: 0, ..options() }, Arc::new(Hand::at(100)))
-        .unwrap();
+fn moved_meanwhile(scheme: SchemeName) {
+    let db = Database::<AnyScheme>::in_memory_with(
+        under(scheme, Options { lock_wait_ms: 0, ..options() }),
+        Arc::new(Hand::at(100)),
+    )
+    .unwrap();
     let table: Rows = db.table("rows").unwrap();
     let meanwhile = Meanwhile::default();
     let of_closure = meanwhile.clone();
@@ -197,7 +205,7 @@ fn moved_meanwhile<C: ConcurrencyControl>() {
         second(seconds)
     };
     let expiry = db.expiry(table, "by expiry", expires_at).unwrap();
-    let on_next_visit = |change: fn(&Transaction<C>, Rows) -> Result<()>| {
+    let on_next_visit = |change: fn(&Transaction<AnyScheme>, Rows) -> Result<()>| {
         let (of_others, (sender, outcome)) = (db.clone(), mpsc::channel());
         *meanwhile.lock().unwrap() = Some(Box::new(move || {
             let tx = of_others.begin().unwrap();
@@ -224,23 +232,23 @@ fn moved_meanwhile<C: ConcurrencyControl>() {
 
 #[test]
 fn a_row_of_which_the_expiry_is_moved_meanwhile_stays() {
-    moved_meanwhile::<Serializable>();
-    moved_meanwhile::<Snapshot>();
-    moved_meanwhile::<NoWait>();
-    moved_meanwhile::<WaitDie>();
-    moved_meanwhile::<DlDetect>();
-    moved_meanwhile::<Silo>();
-    moved_meanwhile::<Occ>();
-    moved_meanwhile::<TicToc>();
-    moved_meanwhile::<TimestampOrdering>();
-    moved_meanwhile::<MultiVersion>();
-    moved_meanwhile::<Adaptive>();
+    moved_meanwhile(SchemeName::Serializable);
+    moved_meanwhile(SchemeName::Snapshot);
+    moved_meanwhile(SchemeName::NoWait);
+    moved_meanwhile(SchemeName::WaitDie);
+    moved_meanwhile(SchemeName::DlDetect);
+    moved_meanwhile(SchemeName::Silo);
+    moved_meanwhile(SchemeName::Occ);
+    moved_meanwhile(SchemeName::TicToc);
+    moved_meanwhile(SchemeName::TimestampOrdering);
+    moved_meanwhile(SchemeName::MultiVersion);
+    moved_meanwhile(SchemeName::Adaptive);
     // (Under `HStore` nothing happens meanwhile: a sweep has all partitions.)
 }
 
 /// Sweeps beside transactions that extend rows, and let them expire: what is extended is never lost.
-fn extended<C: ConcurrencyControl>() {
-    let db = in_memory::<C>(&Hand::at(100));
+fn extended(scheme: SchemeName) {
+    let db = in_memory(scheme, &Hand::at(100));
     let (table, expiry) = declare(&db);
     let sweeper = expiry.sweep_every(Duration::ZERO).unwrap();
     thread::scope(|scope| {
@@ -267,8 +275,8 @@ fn a_row_that_was_extended_is_not_lost_beside_a_sweeper() {
 }
 
 /// Rows of an open transaction are left, and all others go; that one commits.
-fn passes_over<C: ConcurrencyControl>(deleted_beside: u64) {
-    let (db, table, expiry) = expired::<C>(200);
+fn passes_over(scheme: SchemeName, deleted_beside: u64) {
+    let (db, table, expiry) = expired(scheme, 200);
     let open = db.begin().unwrap();
     for key in [0, 3, 100, 101, 199] {
         assert_eq!(open.get_for_update(table, key).unwrap(), Some(50));
@@ -285,23 +293,23 @@ fn passes_over<C: ConcurrencyControl>(deleted_beside: u64) {
 
 #[test]
 fn rows_that_others_have_are_passed_over() {
-    passes_over::<Serializable>(195);
-    passes_over::<Snapshot>(195);
-    passes_over::<NoWait>(195);
-    passes_over::<WaitDie>(195);
-    passes_over::<DlDetect>(195);
-    passes_over::<Silo>(195);
-    passes_over::<Occ>(195);
-    passes_over::<TicToc>(195);
-    passes_over::<TimestampOrdering>(195);
-    passes_over::<HStore>(0); // which has one transaction at a time in these partitions
-    passes_over::<MultiVersion>(195);
-    passes_over::<Adaptive>(195);
+    passes_over(SchemeName::Serializable, 195);
+    passes_over(SchemeName::Snapshot, 195);
+    passes_over(SchemeName::NoWait, 195);
+    passes_over(SchemeName::WaitDie, 195);
+    passes_over(SchemeName::DlDetect, 195);
+    passes_over(SchemeName::Silo, 195);
+    passes_over(SchemeName::Occ, 195);
+    passes_over(SchemeName::TicToc, 195);
+    passes_over(SchemeName::TimestampOrdering, 195);
+    passes_over(SchemeName::HStore, 0); // which has one transaction at a time in these partitions
+    passes_over(SchemeName::MultiVersion, 195);
+    passes_over(SchemeName::Adaptive, 195);
 }
 
 #[test]
 fn a_reader_with_a_snapshot_sees_what_it_saw() {
-    let (db, table, expiry) = expired::<Serializable>(200);
+    let (db, table, expiry) = expired(SchemeName::Serializable, 200);
     let reader = db.begin().unwrap();
     assert_eq!(reader.get(table, 7).unwrap(), Some(50));
     assert_eq!(expiry.sweep(1000).unwrap(), 200);
@@ -316,7 +324,7 @@ fn many_rows_go_in_short_transactions() {
     const ROWS: u64 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
     let storage = MemoryStorage::new(1 << 32);
     let durability = Durability::Async;
-    let db = open::<Serializable>(&storage, Options { durability, ..options() }, &Hand::at(100));
+    let db = open(SchemeName::Serializable, &storage, Options { durability, ..options() }, &Hand::at(100));
     let (table, expiry) = declare(&db);
     fill(&db, table, 0..ROWS, 50);
     let mut changes = db.changes(db.change_position().unwrap()).unwrap();
@@ -340,7 +348,7 @@ fn what_was_swept_is_gone_when_the_database_is_opened_again() {
         let options = Options { durability, ..options() };
         let clock = Hand::at(100);
         {
-            let db = open::<Serializable>(&storage, options.clone(), &clock);
+            let db = open(SchemeName::Serializable, &storage, options.clone(), &clock);
             let (table, expiry) = declare(&db);
             fill(&db, table, 0..300, 50);
             fill(&db, table, 300..400, 150);
@@ -348,7 +356,7 @@ fn what_was_swept_is_gone_when_the_database_is_opened_again() {
             db.close().unwrap();
             assert!(matches!(expiry.sweep(1000), Err(Error::Closed)));
         }
-        let db = open::<Serializable>(&storage, options, &clock);
+        let db = open(SchemeName::Serializable, &storage, options, &clock);
         let (table, expiry) = declare(&db);
         assert_eq!(keys(&db, table), (250..400).collect::<Vec<_>>());
         assert_eq!(expiry.sweep(1000).unwrap(), 50);
@@ -362,7 +370,7 @@ fn what_was_swept_is_gone_when_the_database_is_opened_again() {
 fn a_transaction_that_the_log_cannot_take_is_made_smaller() {
     let storage = MemoryStorage::new(1 << 30);
     let options = Options { log_segment_bytes: 4096, ..options() };
-    let db = open::<Serializable>(&storage, options, &Hand::at(100));
+    let db = open(SchemeName::Serializable, &storage, options, &Hand::at(100));
     let table: Table<String, u64> = db.table("rows").unwrap();
     let expiry = db.expiry(table, "by expiry", |_, seconds| second(seconds)).unwrap();
     let key = |number: u64| format!("{number:0900}");
@@ -373,9 +381,9 @@ fn a_transaction_that_the_log_cannot_take_is_made_smaller() {
 }
 
 /// At the limit of memory expired rows can be deleted, and there is room again for as many.
-fn gives_back<C: ConcurrencyControl>() {
+fn gives_back(scheme: SchemeName) {
     let options = Options { memory_limit_bytes: 4 << 20, ..options() };
-    let db = Database::<C>::in_memory_with(options, Arc::new(Hand::at(100))).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(Hand::at(100))).unwrap();
     let table: Table<u64, [u8]> = db.table("rows").unwrap();
     let expiry = db.expiry(table, "by expiry", |_, _| second(50)).unwrap();
     let value = [7; 400];
@@ -429,7 +437,7 @@ fn tables_of_every_kind_of_index_have_rows_that_expire() {
     for index in
         [IndexKind::Masstree, IndexKind::BTree, IndexKind::BwTree, IndexKind::Cuckoo, IndexKind::Hopscotch]
     {
-        let db = in_memory::<Serializable>(&Hand::at(100));
+        let db = in_memory(SchemeName::Serializable, &Hand::at(100));
         let table: Rows = db.table_with("rows", TableOptions { index, ..TableOptions::default() }).unwrap();
         let expiry = db.expiry(table, "by expiry", |_, seconds| second(seconds)).unwrap();
         fill(&db, table, 0..150, 50);
@@ -441,7 +449,7 @@ fn tables_of_every_kind_of_index_have_rows_that_expire() {
 
 #[test]
 fn keys_of_any_length_are_found_again() {
-    let db = in_memory::<Serializable>(&Hand::at(100));
+    let db = in_memory(SchemeName::Serializable, &Hand::at(100));
     let table: Table<(String, u32), u64> = db.table("rows").unwrap();
     let expiry = db.expiry(table, "by expiry", |_, seconds| second(seconds)).unwrap();
     let texts = ["".to_string(), "\0".to_string(), "a".to_string(), "b".repeat(braiddb::KEY_BYTES_MAX - 6)];
@@ -457,7 +465,7 @@ fn keys_of_any_length_are_found_again() {
 
 #[test]
 fn tables_that_are_frozen_renamed_cleared_and_dropped() {
-    let (db, table, expiry) = expired::<Serializable>(10);
+    let (db, table, expiry) = expired(SchemeName::Serializable, 10);
     db.freeze(table).unwrap();
     assert!(matches!(expiry.sweep(1000), Err(Error::Frozen { table }) if table == "rows"));
     db.thaw(table).unwrap();
@@ -475,28 +483,29 @@ fn tables_that_are_frozen_renamed_cleared_and_dropped() {
         assert!(matches!(expiry.sweep(1000), Err(Error::TableDropped)));
     }
     assert!(matches!(db.expiry(table, "other", |_, _| None), Err(Error::TableDropped)));
-    let other = in_memory::<Serializable>(&Hand::at(100));
+    let other = in_memory(SchemeName::Serializable, &Hand::at(100));
     assert!(matches!(other.expiry(table, "by expiry", |_, _| None), Err(Error::WrongDatabase)));
 }
 
 #[test]
 fn a_database_that_was_opened_to_be_read_refuses_the_declaration() {
     let storage = MemoryStorage::new(1 << 30);
-    let db = open::<Serializable>(&storage, options(), &Hand::at(100));
+    let db = open(SchemeName::Serializable, &storage, options(), &Hand::at(100));
     let (table, _) = declare(&db);
     fill(&db, table, 0..10, 50);
     db.close().unwrap();
     let clock = Arc::new(Hand::at(100));
-    let db: Database = Database::read_with(Arc::new(storage), options(), clock, &mut |_| {}).unwrap();
+    let db: Database<AnyScheme> =
+        Database::read_with(Arc::new(storage), options(), clock, &mut |_| {}).unwrap();
     let table: Rows = db.table("rows").unwrap();
     assert!(matches!(db.expiry(table, "by expiry", |_, seconds| second(seconds)), Err(Error::ReadOnly)));
     assert_eq!(keys(&db, table).len(), 10);
 }
 
 /// A sweeper deletes what has expired, and what expires while it is there, under every scheme, until it is dropped.
-fn by_itself<C: ConcurrencyControl>() {
+fn by_itself(scheme: SchemeName) {
     let clock = Hand::at(100);
-    let db = in_memory::<C>(&clock);
+    let db = in_memory(scheme, &clock);
     let (table, expiry) = declare(&db);
     fill(&db, table, 0..200, 50);
     fill(&db, table, 200..300, 150);
@@ -518,7 +527,7 @@ fn a_sweeper_deletes_rows_by_itself() {
 
 #[test]
 fn a_sweeper_that_rests_for_long_ends_at_once() {
-    let (db, table, expiry) = expired::<Serializable>(10);
+    let (db, table, expiry) = expired(SchemeName::Serializable, 10);
     for interval in [Duration::from_secs(1 << 20), Duration::MAX] {
         fill(&db, table, 0..10, 50);
         let sweeper = expiry.sweep_every(interval).unwrap();
@@ -531,7 +540,7 @@ fn a_sweeper_that_rests_for_long_ends_at_once() {
 fn a_sweeper_ends_with_its_database() {
     for is_closed in [true, false] {
         let storage = MemoryStorage::new(1 << 30);
-        let db = open::<Serializable>(&storage, options(), &Hand::at(100));
+        let db = open(SchemeName::Serializable, &storage, options(), &Hand::at(100));
         let table: Rows = db.table("rows").unwrap();
         fill(&db, table, 0..100, 50);
         // The closure is held by the engine and by the thread.
@@ -573,7 +582,7 @@ impl Clock for Slow {
 
 #[test]
 fn a_sweeper_rests_between_its_transactions() {
-    let db: Database = Database::in_memory_with(options(), Arc::new(Slow::default())).unwrap();
+    let db = Database::in_memory_with(options(), Arc::new(Slow::default())).unwrap();
     let (table, expiry) = declare(&db);
     fill(&db, table, 0..256, 50);
     let begin = Instant::now();
@@ -608,7 +617,7 @@ impl Gate {
 
 #[test]
 fn a_sweeper_that_is_dropped_ends_its_transaction_first() {
-    let db = in_memory::<Serializable>(&Hand::at(100));
+    let db = in_memory(SchemeName::Serializable, &Hand::at(100));
     let table: Rows = db.table("rows").unwrap();
     fill(&db, table, 0..100, 50);
     let (gate, is_inside, go_on) = Gate::new();
@@ -644,7 +653,7 @@ impl Drop for Last {
 #[test]
 fn a_database_can_go_while_a_transaction_of_the_sweeper_is_open() {
     // Proves that closing waits for no sweeper, which may then be the last one to hold the engine, its closure and itself.
-    let db = in_memory::<Serializable>(&Hand::at(100));
+    let db = in_memory(SchemeName::Serializable, &Hand::at(100));
     let table: Rows = db.table("rows").unwrap();
     fill(&db, table, 0..100, 50);
     let ((gate, is_inside, go_on), (gone, is_gone)) = (Gate::new(), mpsc::channel());
@@ -666,7 +675,7 @@ fn a_database_can_go_while_a_transaction_of_the_sweeper_is_open() {
 
 #[test]
 fn a_sweeper_keeps_its_errors_and_goes_on() {
-    let (db, table, expiry) = expired::<Serializable>(10);
+    let (db, table, expiry) = expired(SchemeName::Serializable, 10);
     db.freeze(table).unwrap();
     let sweeper = expiry.sweep_every(Duration::from_millis(1)).unwrap();
     until(|| matches!(sweeper.take_error(), Some(Error::Frozen { table }) if table == "rows"));
@@ -697,7 +706,7 @@ fn a_sweeper_keeps_its_errors_and_goes_on() {
 #[test]
 fn the_clock_of_the_system_is_the_usual_one() {
     let db = Database::in_memory_with(options(), Arc::new(SystemClock::default())).unwrap();
-    let (table, expiry): (Rows, Expiry<u64, u64>) = declare(&db);
+    let (table, expiry) = declare(&db);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     db.transact(|tx| [now - 1, now, now + 1000].iter().try_for_each(|moment| tx.put(table, moment, *moment)))
         .unwrap();

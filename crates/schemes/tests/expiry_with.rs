@@ -1,9 +1,9 @@
 //! Rows that expire, and what goes along with them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes::under_all_schemes;
+use braid_schemes::{under, under_all_schemes};
 use braiddb::metrics::Clock;
-use braiddb::{ConcurrencyControl, Database, Error, Expiry, Options, Serializable, Table, Txn};
+use braiddb::{AnyScheme, Database, Error, Expiry, Options, SchemeName, Table, Txn};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,11 +24,11 @@ impl Clock for Still {
 }
 
 /// Orders expire at the second that is their value. What was ordered is in lines, by order and number.
-struct Shop<C: ConcurrencyControl> {
-    db: Database<C>,
+struct Shop {
+    db: Database<AnyScheme>,
     orders: Table<u64, u64>,
     lines: Table<(u64, u64), u64>,
-    expiry: Expiry<u64, u64, C>,
+    expiry: Expiry<u64, u64, AnyScheme>,
 }
 
 const LINES: u64 = 3;
@@ -39,11 +39,11 @@ fn second(seconds: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
-impl<C: ConcurrencyControl> Shop<C> {
+impl Shop {
     /// With orders that have expired, and one that has not, under the next number.
-    fn new(expired: u64) -> Shop<C> {
+    fn new(scheme: SchemeName, expired: u64) -> Shop {
         let options = Options { workers: 0, ..Options::default() };
-        let db = Database::<C>::in_memory_with(options, Arc::new(Still)).unwrap();
+        let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(Still)).unwrap();
         let (orders, lines) = (db.table("orders").unwrap(), db.table("lines").unwrap());
         let expiry = db.expiry(orders, "orders by expiry", |_, seconds| second(seconds)).unwrap();
         for order in 0..=expired {
@@ -74,22 +74,18 @@ impl<C: ConcurrencyControl> Shop<C> {
     }
 }
 
-async fn delete_lines<C: ConcurrencyControl>(
-    tx: &Txn<C>,
-    lines: Table<(u64, u64), u64>,
-    order: u64,
-) -> braiddb::Result<()> {
+async fn delete_lines(tx: &Txn<AnyScheme>, lines: Table<(u64, u64), u64>, order: u64) -> braiddb::Result<()> {
     for line in 0..LINES {
         assert!(tx.delete(lines, (order, line)).await?);
     }
     Ok(())
 }
 
-fn goes_along<C: ConcurrencyControl>() {
-    let shop = Shop::<C>::new(200);
+fn goes_along(scheme: SchemeName) {
+    let shop = Shop::new(scheme, 200);
     let lines = shop.lines;
     let (calls, value) = (Cell::new(0), Cell::new(0));
-    let with = async |tx: &Txn<C>, order: &u64, seconds: u64| {
+    let with = async |tx: &Txn<AnyScheme>, order: &u64, seconds: u64| {
         calls.set(calls.get() + 1);
         value.set(seconds);
         delete_lines(tx, lines, *order).await
@@ -106,11 +102,11 @@ fn what_hangs_on_a_row_goes_along() {
     under_all_schemes!(goes_along());
 }
 
-fn bad_rows_stay<C: ConcurrencyControl>() {
-    let shop = Shop::<C>::new(150);
+fn bad_rows_stay(scheme: SchemeName) {
+    let shop = Shop::new(scheme, 150);
     let lines = shop.lines;
     let is_mended = Cell::new(false);
-    let with = async |tx: &Txn<C>, order: &u64, _: u64| {
+    let with = async |tx: &Txn<AnyScheme>, order: &u64, _: u64| {
         delete_lines(tx, lines, *order).await?;
         match order {
             7 if !is_mended.get() => Err(Error::user("seven is bad")),
@@ -141,10 +137,10 @@ fn rows_with_which_it_fails_stay_whole() {
 }
 
 /// A row that the function has deleted itself counts as deleted; one whose line is another transaction's is passed over.
-fn meets_others<C: ConcurrencyControl>() {
-    let shop = Shop::<C>::new(5);
+fn meets_others(scheme: SchemeName) {
+    let shop = Shop::new(scheme, 5);
     let (orders, lines) = (shop.orders, shop.lines);
-    let with = async |tx: &Txn<C>, order: &u64, _: u64| {
+    let with = async |tx: &Txn<AnyScheme>, order: &u64, _: u64| {
         delete_lines(tx, lines, *order).await?;
         tx.delete(orders, order).await.map(drop)
     };
@@ -170,10 +166,10 @@ fn rows_that_others_use_are_passed_over() {
 
 #[test]
 fn the_thread_takes_along_what_hangs_on_rows() {
-    let shop = Shop::<Serializable>::new(100);
+    let shop = Shop::new(SchemeName::Serializable, 100);
     let (lines, is_bad) = (shop.lines, Arc::new(AtomicBool::new(true)));
     let bad = is_bad.clone();
-    let with = async move |tx: &Txn, order: &u64, _: u64| {
+    let with = async move |tx: &Txn<AnyScheme>, order: &u64, _: u64| {
         if *order == 9 && bad.load(Relaxed) {
             return Err(Error::user("nine is bad"));
         }
@@ -198,7 +194,7 @@ fn the_thread_takes_along_what_hangs_on_rows() {
 /// Proves that a name stands for one function: the same one finds the expiry that there is, and another one is refused.
 #[test]
 fn another_function_under_the_name_is_refused() {
-    let shop = Shop::<Serializable>::new(3);
+    let shop = Shop::new(SchemeName::Serializable, 3);
     let declare = |name: &str| shop.db.expiry(shop.orders, name, |_, seconds| second(seconds));
     let (first, again) = (declare("by moment").unwrap(), declare("by moment").unwrap());
     let other = shop.db.expiry(shop.orders, "by moment", |_, _| None);
@@ -212,7 +208,7 @@ fn another_function_under_the_name_is_refused() {
 /// Proves that a function of the expiry that panics is an error of the call, and that nothing of the sweep's transaction remains.
 #[test]
 fn a_panic_of_the_expiry_is_an_error() {
-    let shop = Shop::<Serializable>::new(10);
+    let shop = Shop::new(SchemeName::Serializable, 10);
     let is_bad = Arc::new(AtomicBool::new(false));
     let bad = is_bad.clone();
     let expires = move |order: &u64, seconds: u64| {
@@ -226,7 +222,7 @@ fn a_panic_of_the_expiry_is_an_error() {
     assert!(text.contains("\"orders\"") && text.contains("five is bad"), "{text}");
     assert_eq!(shop.orders().len(), 11);
     is_bad.store(false, Relaxed);
-    let with = async |tx: &Txn, order: &u64, _: u64| delete_lines(tx, shop.lines, *order).await;
+    let with = async |tx: &Txn<AnyScheme>, order: &u64, _: u64| delete_lines(tx, shop.lines, *order).await;
     assert_eq!(expiry.sweep_with(1000, with).unwrap(), 10);
     assert_eq!(shop.orders(), [10]);
 }

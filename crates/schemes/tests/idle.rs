@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
-use braiddb::{
-    ConcurrencyControl, Database, DlDetect, Error, NoWait, Options, Result, Table, Transaction, Txn, WaitDie,
-};
+use braiddb::{AnyScheme, Database, Error, Options, Result, SchemeName, Table, Transaction, Txn};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,41 +13,41 @@ use std::time::{Duration, Instant};
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
-            use braiddb::$scheme as Scheme;
+            const SCHEME: braiddb::SchemeName = braiddb::SchemeName::$scheme;
 
             #[test]
             fn each_is_answered_in_time() {
-                super::each_is_answered_in_time::<Scheme>();
+                super::each_is_answered_in_time(SCHEME);
             }
 
             #[test]
             fn waits_end_with_the_holder() {
-                super::waits_end_with_the_holder::<Scheme>();
+                super::waits_end_with_the_holder(SCHEME);
             }
 
             #[test]
             fn waits_end_with_a_reader_that_has_written() {
-                super::waits_end_with_a_reader_that_has_written::<Scheme>();
+                super::waits_end_with_a_reader_that_has_written(SCHEME);
             }
 
             #[test]
             fn indexes_lead_to_held_rows() {
-                super::indexes_lead_to_held_rows::<Scheme>();
+                super::indexes_lead_to_held_rows(SCHEME);
             }
 
             #[test]
             fn readers_come_back_when_a_writer_has_given_up() {
-                super::readers_come_back_when_a_writer_has_given_up::<Scheme>($name == "hstore");
+                super::readers_come_back_when_a_writer_has_given_up(SCHEME, $name == "hstore");
             }
 
             #[test]
             fn waits_are_asleep() {
-                super::waits_are_asleep::<Scheme>();
+                super::waits_are_asleep(SCHEME);
             }
 
             #[test]
             fn many_in_the_way_are_waited_for_once_each() {
-                super::many_in_the_way_are_waited_for_once_each::<Scheme>();
+                super::many_in_the_way_are_waited_for_once_each(SCHEME);
             }
         }
     )*};
@@ -130,14 +128,15 @@ const SPAN: u64 = 8;
 
 type Rows = Table<u64, u64>;
 
-fn database<C: ConcurrencyControl>(lock_wait_ms: u64) -> (Database<C>, Rows) {
+fn database(scheme: SchemeName, lock_wait_ms: u64) -> (Database<AnyScheme>, Rows) {
     let options = Options { workers: 1, lock_wait_ms, ..Options::default() };
-    let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
+        .unwrap();
     let rows = db.table("rows").unwrap();
     (db, rows)
 }
 
-fn fill<C: ConcurrencyControl>(db: &Database<C>, rows: Rows, base: u64) {
+fn fill(db: &Database<AnyScheme>, rows: Rows, base: u64) {
     let filled = db.transact(|tx| {
         tx.put(rows, base + ROW, 1)?;
         tx.delete(rows, base + GAP)
@@ -145,7 +144,7 @@ fn fill<C: ConcurrencyControl>(db: &Database<C>, rows: Rows, base: u64) {
     filled.unwrap();
 }
 
-fn touch<C: ConcurrencyControl>(tx: &Transaction<C>, rows: Rows, did: Did, base: u64) {
+fn touch(tx: &Transaction<AnyScheme>, rows: Rows, did: Did, base: u64) {
     let row = base + ROW;
     match did {
         Did::Read => drop(tx.get(rows, row).unwrap()),
@@ -159,7 +158,7 @@ fn touch<C: ConcurrencyControl>(tx: &Transaction<C>, rows: Rows, did: Did, base:
     }
 }
 
-async fn want<C: ConcurrencyControl>(tx: &Txn<C>, rows: Rows, cell: Cell) -> Result<()> {
+async fn want(tx: &Txn<AnyScheme>, rows: Rows, cell: Cell) -> Result<()> {
     let Cell { did, wants, base, holds } = cell;
     if holds {
         tx.put(rows, base + OTHERS, 1).await?;
@@ -179,7 +178,7 @@ async fn want<C: ConcurrencyControl>(tx: &Txn<C>, rows: Rows, cell: Cell) -> Res
     Ok(())
 }
 
-fn run<C: ConcurrencyControl>(db: &Database<C>, rows: Rows, by: By, cell: Cell) -> Result<()> {
+fn run(db: &Database<AnyScheme>, rows: Rows, by: By, cell: Cell) -> Result<()> {
     match by {
         By::Workers => db.run(async move |tx| want(tx, rows, cell).await).wait(),
         By::CallersWorker => db.worker().run(async |tx| want(tx, rows, cell).await),
@@ -197,8 +196,8 @@ const RETRIES_MAX: u64 = 20;
 const ROUNDS_MAX: u64 = 60_000;
 
 /// Runs a transaction beside an idle one. The error says what is wrong with its answer.
-fn judge<C: ConcurrencyControl>(
-    db: &Database<C>,
+fn judge(
+    db: &Database<AnyScheme>,
     rows: Rows,
     by: By,
     cell: Cell,
@@ -231,11 +230,11 @@ fn judge<C: ConcurrencyControl>(
 
 /// Proves that whatever an idle transaction did, whatever another one wants of the same row, and whoever runs that, it gets it at once
 /// or is told after `lock_wait_ms` that it was not released, and which row that is; and gets it when the idle one has gone.
-fn each_is_answered_in_time<C: ConcurrencyControl>() {
+fn each_is_answered_in_time(scheme: SchemeName) {
     const LOCK_WAIT_MS: u64 = 20;
     /// Each may take seconds.
     const WRONG_MAX: usize = 8;
-    let (db, rows) = database::<C>(LOCK_WAIT_MS);
+    let (db, rows) = database(scheme, LOCK_WAIT_MS);
     let mut wrong = Vec::new();
     for (number, (did, wants)) in DID.iter().flat_map(|did| WANTS.map(|wants| (*did, wants))).enumerate() {
         let base = number as u64 * SPAN;
@@ -258,8 +257,8 @@ fn each_is_answered_in_time<C: ConcurrencyControl>() {
 }
 
 /// Proves that one that waits is woken when the idle transaction ends, long before its time is over.
-fn waits_end_with_the_holder<C: ConcurrencyControl>() {
-    let (db, rows) = database::<C>(60_000);
+fn waits_end_with_the_holder(scheme: SchemeName) {
+    let (db, rows) = database(scheme, 60_000);
     let dids = [Did::Read, Did::Scanned, Did::Put, Did::Inserted, Did::Locked];
     let wants = [Wants::Get, Wants::Scan, Wants::Put, Wants::Delete, Wants::Lock];
     for (did, wants) in dids.into_iter().flat_map(|did| wants.map(|wants| (did, wants))) {
@@ -282,8 +281,8 @@ fn waits_end_with_the_holder<C: ConcurrencyControl>() {
 
 /// Proves that a transaction that waits for a reader is woken when the reader ends, even if the reader has written the row meanwhile, so
 /// that its share of the lock became the whole lock.
-fn waits_end_with_a_reader_that_has_written<C: ConcurrencyControl>() {
-    let (db, rows) = database::<C>(60_000);
+fn waits_end_with_a_reader_that_has_written(scheme: SchemeName) {
+    let (db, rows) = database(scheme, 60_000);
     let dids = [Did::Read, Did::Scanned];
     for (did, wants) in dids.into_iter().flat_map(|did| [Wants::Put, Wants::Lock].map(|wants| (did, wants))) {
         fill(&db, rows, 0);
@@ -306,8 +305,8 @@ fn waits_end_with_a_reader_that_has_written<C: ConcurrencyControl>() {
 }
 
 /// Proves that a row which is found by way of an index is waited for likewise, and named by the index's entry or its own key.
-fn indexes_lead_to_held_rows<C: ConcurrencyControl>() {
-    let (db, rows) = database::<C>(20);
+fn indexes_lead_to_held_rows(scheme: SchemeName) {
+    let (db, rows) = database(scheme, 20);
     let by_value = db.unique_index(rows, "by value", |_, value| Some(value)).unwrap();
     db.transact(|tx| tx.put(rows, 1, 5)).unwrap();
     let idle = db.begin().unwrap();
@@ -334,8 +333,8 @@ fn indexes_lead_to_held_rows<C: ConcurrencyControl>() {
 }
 
 /// Proves that a writer that has waited in vain for one that has read a row leaves it to be read by others, at once.
-fn readers_come_back_when_a_writer_has_given_up<C: ConcurrencyControl>(is_partitioned: bool) {
-    let (db, rows) = database::<C>(20);
+fn readers_come_back_when_a_writer_has_given_up(scheme: SchemeName, is_partitioned: bool) {
+    let (db, rows) = database(scheme, 20);
     fill(&db, rows, 0);
     let idle = db.begin().unwrap();
     touch(&idle, rows, Did::Read, 0);
@@ -354,9 +353,9 @@ fn readers_come_back_when_a_writer_has_given_up<C: ConcurrencyControl>(is_partit
 }
 
 /// Proves that a long wait takes no more retries and rounds of the worker than a short one.
-fn waits_are_asleep<C: ConcurrencyControl>() {
+fn waits_are_asleep(scheme: SchemeName) {
     const LOCK_WAIT_MS: u64 = 400;
-    let (db, rows) = database::<C>(LOCK_WAIT_MS);
+    let (db, rows) = database(scheme, LOCK_WAIT_MS);
     let mut wrong = Vec::new();
     let cells = [
         (Did::Read, Wants::Put),
@@ -379,11 +378,11 @@ fn waits_are_asleep<C: ConcurrencyControl>() {
 }
 
 /// Proves that many transactions that want rows of many idle ones are all answered, each after `lock_wait_ms` at most.
-fn many_in_the_way_are_waited_for_once_each<C: ConcurrencyControl>() {
+fn many_in_the_way_are_waited_for_once_each(scheme: SchemeName) {
     const IDLE: u64 = 10;
     const TRANSACTIONS: u64 = 40;
     const LOCK_WAIT_MS: u64 = 10;
-    let (db, rows) = database::<C>(LOCK_WAIT_MS);
+    let (db, rows) = database(scheme, LOCK_WAIT_MS);
     (0..IDLE).for_each(|number| fill(&db, rows, number * SPAN));
     let idle: Vec<_> = (0..IDLE)
         .map(|number| {
@@ -415,9 +414,10 @@ fn many_in_the_way_are_waited_for_once_each<C: ConcurrencyControl>() {
 }
 
 /// A transaction sleeps for a row that another one deletes. The row is made anew, and others share the new one, before the sleeper looks again.
-fn a_row_made_anew<C: ConcurrencyControl>() {
+fn a_row_made_anew(scheme: SchemeName) {
     let options = Options { workers: 0, lock_wait_ms: 600_000, ..Options::default() };
-    let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
+        .unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.transact(|tx| tx.put(t, 4, 1)).unwrap();
     let deleting = db.begin().unwrap();
@@ -425,7 +425,7 @@ fn a_row_made_anew<C: ConcurrencyControl>() {
     let mut worker = db.worker();
     let got = Rc::new(std::cell::Cell::new(None));
     let ended = got.clone();
-    let body = async move |tx: &Txn<C>| tx.get_for_update(t, 4).await;
+    let body = async move |tx: &Txn<AnyScheme>| tx.get_for_update(t, 4).await;
     worker.spawn(body, move |result| ended.set(Some(result.unwrap()))).unwrap();
     // More than it looks before it sleeps.
     let mut rounds = || (0..40_000).for_each(|_| _ = worker.round());
@@ -444,7 +444,7 @@ fn a_row_made_anew<C: ConcurrencyControl>() {
 /// Proves that a transaction that waits for a row waits for the row that is there, when the one that it has waited for is gone.
 #[test]
 fn rows_made_anew_are_waited_for() {
-    a_row_made_anew::<DlDetect>();
-    a_row_made_anew::<WaitDie>();
-    a_row_made_anew::<NoWait>();
+    a_row_made_anew(SchemeName::DlDetect);
+    a_row_made_anew(SchemeName::WaitDie);
+    a_row_made_anew(SchemeName::NoWait);
 }

@@ -2,11 +2,11 @@
 //! worker that has to move what it waits for.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend, Teams};
 use braiddb::worker::WorkerOptions;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Transaction, Txn};
+use braiddb::{AnyScheme, Database, Error, Options, Result, SchemeName, Table, Transaction, Txn};
 use futures::future::join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::cell::Cell;
@@ -24,12 +24,12 @@ macro_rules! tests {
         mod $module {
             #[test]
             fn the_ninth_operation_goes_on() {
-                super::the_ninth_operation_goes_on::<braiddb::$scheme>();
+                super::the_ninth_operation_goes_on(braiddb::SchemeName::$scheme);
             }
 
             #[test]
             fn hundreds_of_operations_wait() {
-                super::hundreds_of_operations_wait::<braiddb::$scheme>();
+                super::hundreds_of_operations_wait(braiddb::SchemeName::$scheme);
             }
         }
     )*};
@@ -46,7 +46,7 @@ enum How {
     Scans,
 }
 
-async fn read<C: ConcurrencyControl>(tx: &Txn<C>, t: Table<u64, u64>, how: How, from: u64) -> Result<()> {
+async fn read(tx: &Txn<AnyScheme>, t: Table<u64, u64>, how: How, from: u64) -> Result<()> {
     let key = |n: u64| (from + n) % ROWS;
     match how {
         How::Joined(gets) => {
@@ -80,7 +80,7 @@ async fn read<C: ConcurrencyControl>(tx: &Txn<C>, t: Table<u64, u64>, how: How, 
     }
 }
 
-fn the_ninth_operation_goes_on<C: ConcurrencyControl>() {
+fn the_ninth_operation_goes_on(scheme: SchemeName) {
     for how in [
         How::Joined(7),
         How::Joined(8),
@@ -91,23 +91,24 @@ fn the_ninth_operation_goes_on<C: ConcurrencyControl>() {
         How::Many,
         How::Scans,
     ] {
-        go_on::<C, _>(Seeded::new(1), how);
-        go_on::<C, _>(OnMiss, how);
+        go_on(scheme, Seeded::new(1), how);
+        go_on(scheme, OnMiss, how);
     }
-    go_on::<C, _>(Never, How::Joined(12));
-    go_on::<C, _>(PrefetchOnly, How::Joined(12));
-    go_on::<C, _>(Teams, How::Joined(12));
+    go_on(scheme, Never, How::Joined(12));
+    go_on(scheme, PrefetchOnly, How::Joined(12));
+    go_on(scheme, Teams, How::Joined(12));
 }
 
 /// Proves that each transaction reads its rows, adds one to a row, and commits, in little time.
-fn go_on<C: ConcurrencyControl, S: Suspend>(policy: S, how: How) {
+fn go_on<S: Suspend>(scheme: SchemeName, policy: S, how: How) {
     let options = Options { workers: 0, retries_max: 10_000, ..Options::default() };
-    let db: Database<C> = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db: Database<AnyScheme> =
+        Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.transact(|tx| (0..ROWS).try_for_each(|key| tx.insert(t, key, 0))).unwrap();
     let options = WorkerOptions { batch: 16.into(), batch_max: 16, ..WorkerOptions::default() };
     let mut worker = db.worker_with(policy, options);
-    let body = async |tx: &Txn<C>, number: &u64| {
+    let body = async |tx: &Txn<AnyScheme>, number: &u64| {
         read(tx, t, how, number * 7).await?;
         let key = number * 13 % ROWS;
         let value = tx.get(t, key).await?.unwrap();
@@ -123,10 +124,11 @@ fn go_on<C: ConcurrencyControl, S: Suspend>(policy: S, how: How) {
 }
 
 /// More operations of a transaction than it can have places for wait for another one at once: it commits when that has ended.
-fn hundreds_of_operations_wait<C: ConcurrencyControl>() {
+fn hundreds_of_operations_wait(scheme: SchemeName) {
     const MANY: u64 = 400;
     let options = Options { workers: 0, ..Options::default() };
-    let db: Database<C> = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db: Database<AnyScheme> =
+        Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.transact(|tx| (0..MANY).try_for_each(|key| tx.insert(t, key, 0))).unwrap();
     for is_sequential in [false, true] {
@@ -134,7 +136,7 @@ fn hundreds_of_operations_wait<C: ConcurrencyControl>() {
         (0..MANY).try_for_each(|key| holder.put(t, key, key)).unwrap();
         let ended = Rc::new(Cell::new(None));
         let of_end = ended.clone();
-        let all = async move |tx: &Txn<C>| {
+        let all = async move |tx: &Txn<AnyScheme>| {
             let all = join_all((0..MANY).map(|key| tx.get(t, key))).await;
             all.into_iter().try_fold(0, |sum, got| Ok(sum + got?.unwrap()))
         };
@@ -149,12 +151,15 @@ fn hundreds_of_operations_wait<C: ConcurrencyControl>() {
 }
 
 /// Goes round with a transaction while another one is open, and then until it has ended.
-fn wait_for<C: ConcurrencyControl, S: Suspend>(
-    db: &Database<C>,
+fn wait_for<S: Suspend>(
+    db: &Database<AnyScheme>,
     policy: S,
-    (body, end): (impl AsyncFnMut(&Txn<C>) -> Result<u64> + 'static, impl FnOnce(Result<u64>) + 'static),
+    (body, end): (
+        impl AsyncFnMut(&Txn<AnyScheme>) -> Result<u64> + 'static,
+        impl FnOnce(Result<u64>) + 'static,
+    ),
     ended: &Cell<Option<u64>>,
-    holder: Transaction<C>,
+    holder: Transaction<AnyScheme>,
 ) {
     let mut worker = db.worker_with(policy, WorkerOptions::default());
     worker.spawn(body, end).unwrap();

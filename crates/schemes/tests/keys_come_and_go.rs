@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
-use braiddb::{ConcurrencyControl, Database, Error, Options, Result, Table, Txn};
+use braiddb::{AnyScheme, Database, Error, Options, Result, SchemeName, Table, Txn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,12 +15,12 @@ macro_rules! tests {
         mod $module {
             #[test]
             fn readers_see_whole_changes() {
-                super::readers_see_whole_changes::<braiddb::$scheme>();
+                super::readers_see_whole_changes(braiddb::SchemeName::$scheme);
             }
 
             #[test]
             fn the_answer_of_an_insert_fits_what_was_read() {
-                super::the_answer_of_an_insert_fits_what_was_read::<braiddb::$scheme>();
+                super::the_answer_of_an_insert_fits_what_was_read(braiddb::SchemeName::$scheme);
             }
         }
     )*};
@@ -30,17 +30,17 @@ braiddb::schemes!(tests);
 /// The duration of each test.
 const LOOKED_FOR: Duration = Duration::from_millis(1000);
 
-fn database<C: ConcurrencyControl>() -> Database<C> {
+fn database(scheme: SchemeName) -> Database<AnyScheme> {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
-    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+    Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
 }
 
 /// Calls `each` in a thread of its own until `ends`, or one of them fails.
-fn again_and_again<'s, C: ConcurrencyControl>(
+fn again_and_again<'s>(
     scope: &'s thread::Scope<'s, '_>,
-    db: &'s Database<C>,
+    db: &'s Database<AnyScheme>,
     fails: &'s AtomicBool,
-    mut each: impl FnMut(&mut braiddb::worker::Worker<C, braiddb::suspend::OnMiss>) -> Result<(), String>
+    mut each: impl FnMut(&mut braiddb::worker::Worker<AnyScheme, braiddb::suspend::OnMiss>) -> Result<(), String>
     + Send
     + 's,
 ) {
@@ -59,10 +59,10 @@ fn again_and_again<'s, C: ConcurrencyControl>(
 
 /// Key 5 is there exactly if row 0 says so, and key 6 exactly if key 5 is not. A transaction changes all three, others read them, and key 5
 /// twice: what those that commit have seen is never of two moments.
-fn readers_see_whole_changes<C: ConcurrencyControl>() {
-    let (db, fails) = (database::<C>(), AtomicBool::new(false));
+fn readers_see_whole_changes(scheme: SchemeName) {
+    let (db, fails) = (database(scheme), AtomicBool::new(false));
     let (t, says): (Table<u64, u64>, Table<u64, u64>) = (db.table("t").unwrap(), db.table("says").unwrap());
-    let fill = async |tx: &Txn<C>| {
+    let fill = async |tx: &Txn<AnyScheme>| {
         tx.put(says, 0, 0).await?;
         tx.put(t, 6, 0).await
     };
@@ -97,8 +97,8 @@ fn readers_see_whole_changes<C: ConcurrencyControl>() {
 
 /// A transaction inserts a key where it has read that there is none, and else deletes it; others do the same. None is answered that
 /// there is such a key.
-fn the_answer_of_an_insert_fits_what_was_read<C: ConcurrencyControl>() {
-    let (db, fails) = (database::<C>(), AtomicBool::new(false));
+fn the_answer_of_an_insert_fits_what_was_read(scheme: SchemeName) {
+    let (db, fails) = (database(scheme), AtomicBool::new(false));
     let t: Table<u64, u64> = db.table("t").unwrap();
     thread::scope(|scope| {
         for _ in 0..3 {

@@ -1,11 +1,11 @@
 //! Futures of operations that are polled once and forgotten: all that they could touch ends with their transaction, under every scheme.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend, Teams};
 use braiddb::worker::WorkerOptions;
-use braiddb::{ConcurrencyControl, Database, Index, Options, Result, Table, Transaction, Txn};
+use braiddb::{AnyScheme, Database, Index, Options, Result, SchemeName, Table, Transaction, Txn};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::rc::Rc;
@@ -30,13 +30,14 @@ struct Tables {
     counts: Table<u64, u64>,
 }
 
-fn database<C: ConcurrencyControl>() -> (Database<C>, Tables) {
+fn database(scheme: SchemeName) -> (Database<AnyScheme>, Tables) {
     let options = Options { workers: 0, ..Options::default() };
-    let db: Database<C> = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db: Database<AnyScheme> =
+        Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap();
     let (rows, indexed) = (db.table("rows").unwrap(), db.table("indexed").unwrap());
     let by_value = db.unique_index(indexed, "by value", |_, value| Some(value)).unwrap();
     let counts = db.table("counts").unwrap();
-    let fill = |tx: &Transaction<C>| {
+    let fill = |tx: &Transaction<AnyScheme>| {
         for key in 0..ROWS {
             tx.insert(rows, key, key)?;
             tx.insert(indexed, key, key)?;
@@ -53,17 +54,17 @@ macro_rules! tests {
         mod $module {
             #[test]
             fn what_is_leaked_ends_with_its_transaction() {
-                super::what_is_leaked_ends_with_its_transaction::<braiddb::$scheme>();
+                super::what_is_leaked_ends_with_its_transaction(braiddb::SchemeName::$scheme);
             }
 
             #[test]
             fn transactions_that_leak_go_on() {
-                super::transactions_that_leak_go_on::<braiddb::$scheme>();
+                super::transactions_that_leak_go_on(braiddb::SchemeName::$scheme);
             }
 
             #[test]
             fn all_places_can_be_leaked() {
-                super::all_places_can_be_leaked::<braiddb::$scheme>();
+                super::all_places_can_be_leaked(braiddb::SchemeName::$scheme);
             }
         }
     )*};
@@ -79,7 +80,7 @@ async fn leak<F: Future>(operation: F) -> bool {
 }
 
 /// Leaks an operation of one of the kinds that there are.
-async fn leak_some<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables, kind: u64, key: u64) -> bool {
+async fn leak_some(tx: &Txn<AnyScheme>, t: Tables, kind: u64, key: u64) -> bool {
     match kind % KINDS {
         0 => leak(tx.get(t.rows, key)).await,
         1 => leak(tx.get(t.rows, key + ROWS)).await,
@@ -102,14 +103,14 @@ async fn leak_some<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables, kind: u64, key
 
 /// A transaction leaks an operation and commits, in steps that leave time for the operation to go on. Another one, which is not to wait
 /// for anybody, then reads, scans and writes the same rows.
-fn what_is_leaked_ends_with_its_transaction<C: ConcurrencyControl>() {
-    let (db, t) = database::<C>();
+fn what_is_leaked_ends_with_its_transaction(scheme: SchemeName) {
+    let (db, t) = database(scheme);
     let in_flight = Rc::new(Cell::new(0));
     for seed in 0..16 * KINDS {
         let key = seed * 7 % ROWS;
         let mut worker = db.worker_with(Seeded::new(seed), WorkerOptions::default());
         let (of_transaction, ended) = (in_flight.clone(), Rc::new(Cell::new(false)));
-        let leaking = async move |tx: &Txn<C>| {
+        let leaking = async move |tx: &Txn<AnyScheme>| {
             tx.put(t.counts, key, seed).await?;
             let is_in_flight = leak_some(tx, t, seed, key).await;
             of_transaction.set(of_transaction.get() + u64::from(is_in_flight));
@@ -134,11 +135,7 @@ fn what_is_leaked_ends_with_its_transaction<C: ConcurrencyControl>() {
 }
 
 /// Reads, scans and writes what a transaction that leaks has, and sees what it has written.
-fn use_all<C: ConcurrencyControl>(
-    tx: &Transaction<C>,
-    t: Tables,
-    (counted, count): (u64, u64),
-) -> Result<()> {
+fn use_all(tx: &Transaction<AnyScheme>, t: Tables, (counted, count): (u64, u64)) -> Result<()> {
     assert_eq!(tx.get(t.counts, counted)?, Some(count));
     tx.scan(t.rows, 0..2 * ROWS).for_each(|_, _| ())?;
     for key in 0..ROWS {
@@ -154,12 +151,12 @@ fn use_all<C: ConcurrencyControl>(
 
 /// Transactions that leak operations meet on few rows, many at once, on a worker: all of them commit, each counts once, and in the end
 /// no row is another one's.
-fn transactions_that_leak_go_on<C: ConcurrencyControl>() {
+fn transactions_that_leak_go_on(scheme: SchemeName) {
     for seed in 0..4 {
-        let (db, t) = database::<C>();
+        let (db, t) = database(scheme);
         let options = WorkerOptions { batch: OPEN.into(), batch_max: OPEN, ..WorkerOptions::default() };
         let mut worker = db.worker_with(Seeded::new(seed), options);
-        let body = async |tx: &Txn<C>, number: &u64| {
+        let body = async |tx: &Txn<AnyScheme>, number: &u64| {
             let (key, kind) = (number * 5 % ROWS, number * 11 + seed);
             leak_some(tx, t, kind, key).await;
             leak_some(tx, t, kind / KINDS + number, number % 3).await;
@@ -185,19 +182,19 @@ fn transactions_that_leak_go_on<C: ConcurrencyControl>() {
 }
 
 /// Operations of a transaction that has leaked more than there are places for come to their ends, whatever steps them.
-fn all_places_can_be_leaked<C: ConcurrencyControl>() {
-    leak_all_places::<C, _>(Never);
-    leak_all_places::<C, _>(PrefetchOnly);
-    leak_all_places::<C, _>(OnMiss);
-    leak_all_places::<C, _>(Teams);
-    leak_all_places::<C, _>(Seeded::new(7));
+fn all_places_can_be_leaked(scheme: SchemeName) {
+    leak_all_places(scheme, Never);
+    leak_all_places(scheme, PrefetchOnly);
+    leak_all_places(scheme, OnMiss);
+    leak_all_places(scheme, Teams);
+    leak_all_places(scheme, Seeded::new(7));
 }
 
-fn leak_all_places<C: ConcurrencyControl, S: Suspend>(policy: S) {
-    let (db, t) = database::<C>();
+fn leak_all_places<S: Suspend>(scheme: SchemeName, policy: S) {
+    let (db, t) = database(scheme);
     let options = WorkerOptions { batch: OPEN.into(), batch_max: OPEN, ..WorkerOptions::default() };
     let mut worker = db.worker_with(policy, options);
-    let body = async |tx: &Txn<C>, number: &u64| {
+    let body = async |tx: &Txn<AnyScheme>, number: &u64| {
         let keys: [u64; 8] = std::array::from_fn(|at| at as u64 * 4 % ROWS);
         leak(tx.get_many(t.rows, &keys)).await;
         leak(tx.get_many(t.rows, &keys)).await;

@@ -3,23 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::suspend::OnMiss;
 use braiddb::worker::WorkerOptions;
-use braiddb::{ConcurrencyControl, Database, Options, Result, Table, Txn};
+use braiddb::{AnyScheme, Database, Options, Result, SchemeName, Table, Txn};
 use std::sync::Arc;
 
 const TOGETHER: usize = 10;
 const TRANSACTIONS: u64 = 400;
 
 /// Reads ten rows together and adds one to each, twice.
-async fn update<C: ConcurrencyControl>(
-    tx: &Txn<C>,
-    rows: Table<u64, u64>,
-    count: u64,
-    seed: u64,
-) -> Result<()> {
+async fn update(tx: &Txn<AnyScheme>, rows: Table<u64, u64>, count: u64, seed: u64) -> Result<()> {
     let mut state = seed;
     for _ in 0..2 {
         let keys: [u64; TOGETHER] = std::array::from_fn(|_| {
@@ -39,9 +34,10 @@ async fn update<C: ConcurrencyControl>(
 const CONFLICTS_MAX: u64 = 10;
 
 /// Runs transactions on `count` rows, of which `open` are open at a time.
-fn transactions_commit_after_a_few_attempts<C: ConcurrencyControl>(count: u64, open: usize) {
+fn transactions_commit_after_a_few_attempts(scheme: SchemeName, count: u64, open: usize) {
     let options = Options { workers: 0, ..Options::default() };
-    let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
+        .unwrap();
     let rows: Table<u64, u64> = db.table("rows").unwrap();
     for row in 0..count {
         db.worker().run(async |tx| tx.put(rows, row, 0).await).unwrap();
@@ -66,8 +62,8 @@ macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         #[test]
         fn $module() {
-            transactions_commit_after_a_few_attempts::<braiddb::$scheme>(200, 4);
-            transactions_commit_after_a_few_attempts::<braiddb::$scheme>(40, 16);
+            transactions_commit_after_a_few_attempts(braiddb::SchemeName::$scheme, 200, 4);
+            transactions_commit_after_a_few_attempts(braiddb::SchemeName::$scheme, 40, 16);
         }
     )*};
 }

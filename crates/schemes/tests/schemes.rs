@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Result, Table, Transaction, Txn};
+use braiddb::{AnyScheme, Database, Durability, Error, Options, Result, SchemeName, Table, Transaction, Txn};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
-            use super::all::$scheme as Scheme;
+            const SCHEME: braiddb::SchemeName = braiddb::SchemeName::$scheme;
 
             const IS_SERIALIZABLE: bool = stringify!($promise).as_bytes()[1] == b'e';
 
@@ -26,52 +26,46 @@ macro_rules! tests {
 
             #[test]
             fn phantoms() {
-                super::phantoms::<Scheme>(IS_SERIALIZABLE);
+                super::phantoms(SCHEME, IS_SERIALIZABLE);
             }
 
             #[test]
             fn disks_without_a_log_need_snapshots() {
-                super::disks_without_a_log_need_snapshots::<Scheme>(stringify!($promise) != "Serial");
+                super::disks_without_a_log_need_snapshots(SCHEME, stringify!($promise) != "Serial");
             }
 
             #[test]
             fn errors_rest_on_what_fits_together() {
-                super::errors_rest_on_what_fits_together::<Scheme>();
+                super::errors_rest_on_what_fits_together(SCHEME);
             }
 
             #[test]
             fn absent_rows_are_read() {
-                super::absent_rows_are_read::<Scheme>(IS_SERIALIZABLE);
+                super::absent_rows_are_read(SCHEME, IS_SERIALIZABLE);
             }
         }
     )*};
     (@each $($test:ident)*) => {$(
         #[test]
         fn $test() {
-            super::$test::<Scheme>();
+            super::$test(SCHEME);
         }
     )*};
 }
 
-/// The schemes, and forms of them that are for tests.
-mod all {
-    pub use braiddb::testing::{AllHot, HotByChance};
-    pub use braiddb::*;
-}
-
 braiddb::schemes!(tests);
 tests! {
-    "all is hot" auto_all_hot AllHot Serial,
-    "hot by chance" auto_hot_by_chance HotByChance Serial,
+    "auto-all-hot" auto_all_hot AllHot Serial,
+    "auto-hot-by-chance" auto_hot_by_chance HotByChance Serial,
 }
 
 /// A database without threads of its own. A transaction that meets conflicts is run again for as long as it takes.
-fn database<C: ConcurrencyControl>() -> Database<C> {
+fn database(scheme: SchemeName) -> Database<AnyScheme> {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
-    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+    Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
 }
 
-fn put<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, rows: &[(u64, u64)]) {
+fn put(db: &Database<AnyScheme>, table: Table<u64, u64>, rows: &[(u64, u64)]) {
     let tx = db.begin().unwrap();
     for (key, value) in rows {
         tx.put(table, *key, *value).unwrap();
@@ -79,7 +73,7 @@ fn put<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, rows: &[
     tx.commit().unwrap();
 }
 
-fn get<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64) -> Option<u64> {
+fn get(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64) -> Option<u64> {
     let tx = db.begin().unwrap();
     let value = tx.get(table, key).unwrap();
     tx.commit().unwrap();
@@ -87,8 +81,8 @@ fn get<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64
 }
 
 /// Rows of a frozen table are read in every way, and written in none; a transaction that tries to goes on.
-fn frozen_tables<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn frozen_tables(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let other: Table<u64, u64> = db.table("other").unwrap();
     let by_value = db.index(t, "by value", |_, value| Some(value)).unwrap();
@@ -118,9 +112,9 @@ fn frozen_tables<C: ConcurrencyControl>() {
 }
 
 /// Whatever is frozen and thawed while transfers go on, readers see each transfer as a whole, and none is lost.
-fn frozen_and_thawed_under_load<C: ConcurrencyControl>() {
+fn frozen_and_thawed_under_load(scheme: SchemeName) {
     const ROWS: u64 = 4;
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(0, 100), (1, 100), (2, 100), (3, 100)]);
     let is_over = AtomicU64::new(0);
@@ -147,7 +141,7 @@ fn frozen_and_thawed_under_load<C: ConcurrencyControl>() {
                 })
             })
             .collect();
-        let read = |worker: &mut braiddb::worker::Worker<C, _>| {
+        let read = |worker: &mut braiddb::worker::Worker<AnyScheme, _>| {
             let sum = worker.run(async |tx| {
                 let (mut rows, mut sum) = (tx.scan(t, 0..), 0u64);
                 while let Some((_, value)) = rows.next().await? {
@@ -172,7 +166,7 @@ fn frozen_and_thawed_under_load<C: ConcurrencyControl>() {
     });
 }
 
-async fn keys<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, u64>, to: u64) -> Result<Vec<u64>> {
+async fn keys(tx: &Txn<AnyScheme>, table: Table<u64, u64>, to: u64) -> Result<Vec<u64>> {
     let (mut rows, mut keys) = (tx.scan(table, 0..to), Vec::new());
     while let Some((key, _)) = rows.next().await? {
         keys.push(key);
@@ -181,8 +175,8 @@ async fn keys<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, u64>, to: u6
 }
 
 /// Each kind of write does what it says, in a transaction and after it.
-fn rows_come_and_go<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn rows_come_and_go(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     for round in 0..3 {
         db.worker()
@@ -209,8 +203,8 @@ fn rows_come_and_go<C: ConcurrencyControl>() {
 }
 
 /// A transaction sees its own writes, and what it has borrowed stays as it was.
-fn own_writes_are_seen<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn own_writes_are_seen(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, str> = db.table("t").unwrap();
     db.worker()
         .run(async |tx| {
@@ -239,8 +233,8 @@ fn own_writes_are_seen<C: ConcurrencyControl>() {
 }
 
 /// Scans of any length, both ways, with a limit, and over rows that the transaction has changed.
-fn ranges<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn ranges(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &(0..1000).map(|key| (key, key)).collect::<Vec<_>>());
     db.worker()
@@ -267,11 +261,11 @@ fn ranges<C: ConcurrencyControl>() {
 }
 
 /// Two transactions go through a range, then insert into it: where that is to be serializable, one of them may commit.
-fn phantoms<C: ConcurrencyControl>(is_serializable: bool) {
-    let db = database::<C>();
+fn phantoms(scheme: SchemeName, is_serializable: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(1, 0), (50, 0)]);
-    let insert = |tx: &braiddb::Transaction<C>, key| {
+    let insert = |tx: &braiddb::Transaction<AnyScheme>, key| {
         tx.with(async |tx| {
             let seen = keys(tx, t, 100).await?.len() as u64;
             Ok(seen)
@@ -280,7 +274,7 @@ fn phantoms<C: ConcurrencyControl>(is_serializable: bool) {
     };
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
     let (seen_a, seen_b) = (insert(&a, 10), insert(&b, 20));
-    let write = |tx: &braiddb::Transaction<C>, seen: Result<(u64, u64)>| {
+    let write = |tx: &braiddb::Transaction<AnyScheme>, seen: Result<(u64, u64)>| {
         seen.and_then(|(seen, key)| tx.insert(t, key, seen))
     };
     let (wrote_a, wrote_b) = (write(&a, seen_a), write(&b, seen_b));
@@ -293,19 +287,19 @@ fn phantoms<C: ConcurrencyControl>(is_serializable: bool) {
 }
 
 /// Looks at the row under a key, and perhaps writes it; whether it was there.
-type Look<C> = fn(&braiddb::Transaction<C>, Table<u64, u64>, u64) -> Result<bool>;
+type Look<AnyScheme> = fn(&braiddb::Transaction<AnyScheme>, Table<u64, u64>, u64) -> Result<bool>;
 
 /// What a transaction learns of a row that came into a range after it had gone through that, it learns too late: it must
 /// not commit with both. Under each kind of first and second look.
-fn rows_met_later_are_phantoms<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    let looks: [Look<C>; 3] = [
+fn rows_met_later_are_phantoms(scheme: SchemeName) {
+    let db = database(scheme);
+    let looks: [Look<AnyScheme>; 3] = [
         |tx, t, key| Ok(tx.get(t, key)?.is_some()),
         |tx, t, key| tx.with(async |tx| keys(tx, t, 1000).await).map(|keys| keys.contains(&key)),
         |tx, t, key| tx.update(t, key, 1),
     ];
     // Each tells whether it has found the row; one that writes whether or not there is one has, if it may commit.
-    let later: [Look<C>; 6] = [
+    let later: [Look<AnyScheme>; 6] = [
         looks[0],
         looks[1],
         looks[2],
@@ -335,8 +329,8 @@ fn rows_met_later_are_phantoms<C: ConcurrencyControl>() {
 
 /// Rows that a transaction itself puts into a range, or takes out of it, while it goes through it, are not taken for
 /// others': it commits at once.
-fn own_rows_are_no_phantoms<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn own_rows_are_no_phantoms(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(1, 0), (10, 0), (20, 0), (50, 0)]);
     let mut runs = 0;
@@ -357,8 +351,8 @@ fn own_rows_are_no_phantoms<C: ConcurrencyControl>() {
 }
 
 /// Of two transactions each of which finds the row absent that the other then inserts, one commits.
-fn absent_rows_are_read<C: ConcurrencyControl>(is_serializable: bool) {
-    let db = database::<C>();
+fn absent_rows_are_read(scheme: SchemeName, is_serializable: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
     let absent = |found: Option<u64>| assert_eq!(found, None);
@@ -371,8 +365,8 @@ fn absent_rows_are_read<C: ConcurrencyControl>(is_serializable: bool) {
 }
 
 /// What a closure answers with an error rests on reads that fit together, whatever others commit between them.
-fn errors_rest_on_what_fits_together<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn errors_rest_on_what_fits_together(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(1, 0), (2, 0)]);
     let runs = Cell::new(0);
@@ -394,16 +388,16 @@ fn errors_rest_on_what_fits_together<C: ConcurrencyControl>() {
     assert_eq!(answer.unwrap_err().to_string(), "equal");
 }
 
-fn open<C: ConcurrencyControl>(disk: &Arc<MemoryStorage>, options: Options) -> Result<Database<C>> {
-    Database::open_with(disk.clone(), options, Arc::new(SystemClock::default()), &mut |_| {})
+fn open(scheme: SchemeName, disk: &Arc<MemoryStorage>, options: Options) -> Result<Database<AnyScheme>> {
+    Database::open_with(disk.clone(), under(scheme, options), Arc::new(SystemClock::default()), &mut |_| {})
 }
 
 /// A database on disk without a log is refused under a scheme that has no snapshots for its checkpoints; nothing is made
 /// then.
-fn disks_without_a_log_need_snapshots<C: ConcurrencyControl>(has_snapshots: bool) {
+fn disks_without_a_log_need_snapshots(scheme: SchemeName, has_snapshots: bool) {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let options = Options { workers: 0, durability: Durability::None, ..Options::default() };
-    match open::<C>(&disk, options) {
+    match open(scheme, &disk, options) {
         Ok(_) => assert!(has_snapshots),
         Err(error) => {
             assert!(!has_snapshots && error.to_string().contains("snapshots"), "{error}");
@@ -414,7 +408,7 @@ fn disks_without_a_log_need_snapshots<C: ConcurrencyControl>(has_snapshots: bool
 
 /// What transactions on several threads have made, while checkpoints are made in between, is there when the database is
 /// opened again: from its log, from a checkpoint and the log, from a checkpoint alone, and by who may only read.
-fn databases_are_recovered<C: ConcurrencyControl>() {
+fn databases_are_recovered(scheme: SchemeName) {
     const KEYS: u64 = 64;
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let options = || Options {
@@ -424,7 +418,7 @@ fn databases_are_recovered<C: ConcurrencyControl>() {
         retries_max: u32::MAX,
         ..Options::default()
     };
-    let state = |db: &Database<C>| -> Vec<(u64, Vec<u8>)> {
+    let state = |db: &Database<AnyScheme>| -> Vec<(u64, Vec<u8>)> {
         let t: Table<u64, [u8]> = db.table("t").unwrap();
         let (tx, mut all) = (db.begin().unwrap(), Vec::new());
         let mut rows = tx.scan(t, 0..u64::MAX);
@@ -435,7 +429,7 @@ fn databases_are_recovered<C: ConcurrencyControl>() {
     };
     let mut before = Vec::new();
     for life in 0..4u64 {
-        let db = open::<C>(&disk, options()).unwrap();
+        let db = open(scheme, &disk, options()).unwrap();
         assert_eq!(state(&db), before, "life {life}");
         let t: Table<u64, [u8]> = db.table("t").unwrap();
         let is_done = AtomicU64::new(0);
@@ -471,16 +465,21 @@ fn databases_are_recovered<C: ConcurrencyControl>() {
         before = state(&db);
         db.close().unwrap();
     }
-    let read = Database::<C>::read_with(disk, options(), Arc::new(SystemClock::default()), &mut |_| {});
+    let read = Database::<AnyScheme>::read_with(
+        disk,
+        under(scheme, options()),
+        Arc::new(SystemClock::default()),
+        &mut |_| {},
+    );
     assert_eq!(state(&read.unwrap()), before);
 }
 
 /// A database that is full is written to a checkpoint all the same, short values and long ones.
-fn checkpoints_at_the_memory_limit<C: ConcurrencyControl>() {
+fn checkpoints_at_the_memory_limit(scheme: SchemeName) {
     for bytes in [60, 700, 30_000] {
         let disk = Arc::new(MemoryStorage::new(1 << 30));
         let options = || Options { workers: 0, memory_limit_bytes: 4 << 20, ..Options::default() };
-        let db = open::<C>(&disk, options()).unwrap();
+        let db = open(scheme, &disk, options()).unwrap();
         let t: Table<u64, [u8]> = db.table("t").unwrap();
         let (mut worker, value) = (db.worker(), vec![7; bytes]);
         let full = (0u64..).find_map(|key| {
@@ -495,7 +494,7 @@ fn checkpoints_at_the_memory_limit<C: ConcurrencyControl>() {
         db.checkpoint().unwrap_or_else(|error| panic!("values of {bytes} bytes, {rows} rows: {error}"));
         drop(worker);
         db.close().unwrap();
-        let db = open::<C>(&disk, Options { memory_limit_bytes: 1 << 30, ..options() }).unwrap();
+        let db = open(scheme, &disk, Options { memory_limit_bytes: 1 << 30, ..options() }).unwrap();
         let t: Table<u64, [u8]> = db.table("t").unwrap();
         let (tx, mut found) = (db.begin().unwrap(), 0);
         let mut all = tx.scan(t, 0..u64::MAX);
@@ -507,13 +506,13 @@ fn checkpoints_at_the_memory_limit<C: ConcurrencyControl>() {
 }
 
 /// Increments on one worker, interleaved, are all counted.
-fn conflicts_are_run_again<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn conflicts_are_run_again(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(1, 0)]);
     let mut worker = db.worker();
     let increments = (0..200).map(|_| {
-        async |tx: &Txn<C>| {
+        async |tx: &Txn<AnyScheme>| {
             let value = tx.get(t, 1).await?.unwrap_or(0);
             tx.get(t, 2).await?;
             tx.put(t, 1, value + 1).await
@@ -524,14 +523,14 @@ fn conflicts_are_run_again<C: ConcurrencyControl>() {
 }
 
 /// A row that a transaction has locked is not written by another, which is told so.
-fn locked_rows_are_not_written<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn locked_rows_are_not_written(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(1, 10)]);
     let holder = db.begin().unwrap();
     assert_eq!(holder.get_for_update(t, 1).unwrap(), Some(10));
     let is_conflict = |done: Result<()>| matches!(done, Err(Error::Conflict));
-    let attempt = |write: &dyn Fn(&braiddb::Transaction<C>) -> Result<()>| {
+    let attempt = |write: &dyn Fn(&braiddb::Transaction<AnyScheme>) -> Result<()>| {
         let other = db.begin().unwrap();
         write(&other).and_then(|()| other.commit())
     };
@@ -549,8 +548,8 @@ fn locked_rows_are_not_written<C: ConcurrencyControl>() {
 }
 
 /// A transaction that meets a row which an idle one has written waits for that one asleep, or commits beside it.
-fn idle_writers_are_not_spun_for<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn idle_writers_are_not_spun_for(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(1, 10)]);
     let holder = db.begin().unwrap();
@@ -576,8 +575,8 @@ fn idle_writers_are_not_spun_for<C: ConcurrencyControl>() {
 }
 
 /// An index finds the rows that there are, and refuses a key that another row has.
-fn secondary_indexes<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn secondary_indexes(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &(0..50).map(|key| (key, key % 5)).collect::<Vec<_>>());
     let by_value = db.index(t, "by value", |_, value: u64| Some(value)).unwrap();
@@ -604,15 +603,16 @@ fn secondary_indexes<C: ConcurrencyControl>() {
 }
 
 /// Commits or aborts a transaction; returns whether it has committed.
-fn commit_if<C: ConcurrencyControl>(tx: Transaction<C>, is_to_commit: bool) -> bool {
+fn commit_if(tx: Transaction<AnyScheme>, is_to_commit: bool) -> bool {
     is_to_commit && tx.commit().is_ok()
 }
 
 /// A transaction has read an indexed row, another one changes or deletes it, and then the first one writes it: what is there in the
 /// end, and in the index, is what the last of them to commit has left.
-fn indexed_rows_read_before_others_write<C: ConcurrencyControl>() {
+fn indexed_rows_read_before_others_write(scheme: SchemeName) {
     let options = Options { workers: 0, lock_wait_ms: 10, ..Options::default() };
-    let db = Database::<C>::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
+        .unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     let by_value = db.index(t, "by value", |_, value: u64| Some(value)).unwrap();
     for (key, theirs) in [(1, None), (2, Some(20))] {
@@ -644,8 +644,8 @@ fn indexed_rows_read_before_others_write<C: ConcurrencyControl>() {
 }
 
 /// The memory of deleted rows is used again, and none of it while a transaction is open that may come back to it.
-fn deleted_rows_give_memory_back<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn deleted_rows_give_memory_back(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let mut worker = db.worker();
     for _ in 0..20 {
@@ -674,8 +674,8 @@ fn deleted_rows_give_memory_back<C: ConcurrencyControl>() {
 }
 
 /// Values of all lengths come back whole.
-fn long_values<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn long_values(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, [u8]> = db.table("t").unwrap();
     let lengths = [0, 1, 8, 9, 100, 1024, 1025, 8192, 100_000];
     let value = |length: usize| (0..length).map(|i| (i * 7) as u8).collect::<Vec<_>>();
@@ -699,8 +699,8 @@ fn long_values<C: ConcurrencyControl>() {
 }
 
 /// What an aborted transaction has made is gone, and its keys can be used.
-fn aborted_rows_leave_nothing<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn aborted_rows_leave_nothing(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &[(5, 5)]);
     for round in 0..10 {
@@ -718,9 +718,9 @@ fn aborted_rows_leave_nothing<C: ConcurrencyControl>() {
 }
 
 /// Threads that move money between accounts, come and go with rows, and always find the same sum.
-fn transfers_on_threads<C: ConcurrencyControl>() {
+fn transfers_on_threads(scheme: SchemeName) {
     const ACCOUNTS: u64 = 8;
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     put(&db, t, &(0..ACCOUNTS).map(|key| (key, 100)).collect::<Vec<_>>());
     let sums = AtomicU64::new(0);

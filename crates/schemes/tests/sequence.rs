@@ -1,10 +1,10 @@
 //! Numbers that are given out once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes::under_all_schemes;
+use braid_schemes::{under, under_all_schemes};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
-use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Table};
+use braiddb::{AnyScheme, Database, Durability, Error, Options, SchemeName, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
@@ -12,9 +12,13 @@ use std::thread;
 const BLOCK: u64 = 1024;
 
 /// Several threads take numbers of two objects of one sequence: none comes twice, and those of each thread ascend.
-fn unique<C: ConcurrencyControl>() {
+fn unique(scheme: SchemeName) {
     let clock = Arc::new(SystemClock::default());
-    let db = Database::<C>::in_memory_with(Options { workers: 0, ..Options::default() }, clock).unwrap();
+    let db = Database::<AnyScheme>::in_memory_with(
+        under(scheme, Options { workers: 0, ..Options::default() }),
+        clock,
+    )
+    .unwrap();
     let table: Table<String, u64> = db.table("sequences").unwrap();
     let sequences = [0, 1].map(|_| db.sequence(table, "orders".to_string()));
     let take = |of: usize| {

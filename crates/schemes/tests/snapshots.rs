@@ -1,11 +1,11 @@
 //! What tables that come and go leave behind when transactions stay open.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::{
-    ConcurrencyControl, Database, Error, Front, IndexKind, MultiVersion, Options, Result, Serializable, Silo,
-    Snapshot, Table, TableOptions, Transaction, Txn,
+    AnyScheme, Database, Error, Front, IndexKind, Options, Result, SchemeName, Table, TableOptions,
+    Transaction, Txn,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +14,18 @@ const ROWS: u64 = 100;
 /// Records that are waiting for their turn beside those that are rows or seen by a snapshot.
 const WAITING: u64 = 1500;
 
-fn in_memory<C: ConcurrencyControl>() -> Database<C> {
-    Database::in_memory_with(Options { workers: 0, ..Options::default() }, Arc::new(SystemClock::default()))
-        .unwrap()
+fn in_memory(scheme: SchemeName) -> Database<AnyScheme> {
+    Database::in_memory_with(
+        under(scheme, Options { workers: 0, ..Options::default() }),
+        Arc::new(SystemClock::default()),
+    )
+    .unwrap()
 }
 
 /// A queue with two secondary indexes, from which the first row is taken and to which one is added, beside open transactions that have
 /// read another table; some of them have begun later than others, and some end in between.
-fn queue_beside_snapshots<C: ConcurrencyControl>(index: IndexKind, front: Front, snapshots: u64) {
-    let db = in_memory::<C>();
+fn queue_beside_snapshots(scheme: SchemeName, index: IndexKind, front: Front, snapshots: u64) {
+    let db = in_memory(scheme);
     let other: Table<u64, u64> = db.table("other").unwrap();
     let queue: Table<u64, u64> = db.table_with("queue", TableOptions { index, front }).unwrap();
     db.index(queue, "by rest", |key: &u64, _: u64| Some(key % 7)).unwrap();
@@ -34,7 +37,7 @@ fn queue_beside_snapshots<C: ConcurrencyControl>(index: IndexKind, front: Front,
         assert_eq!(open.get(other, 1).unwrap(), Some(1));
         open
     };
-    let mut open: Vec<Transaction<C>> = (0..snapshots)
+    let mut open: Vec<Transaction<AnyScheme>> = (0..snapshots)
         .map(|value| {
             worker.run(async |tx| tx.put(other, 2, value).await).unwrap();
             open_one()
@@ -64,7 +67,7 @@ fn queue_beside_snapshots<C: ConcurrencyControl>(index: IndexKind, front: Front,
     // One that sees the rows of now.
     let late = open_one();
     for key in 4000..8000 {
-        let take = async |tx: &braiddb::Txn<C>| {
+        let take = async |tx: &braiddb::Txn<AnyScheme>| {
             assert!(tx.delete(queue, key).await?);
             tx.put(queue, key + ROWS, key + ROWS).await
         };
@@ -80,32 +83,32 @@ fn queue_beside_snapshots<C: ConcurrencyControl>(index: IndexKind, front: Front,
 
 /// Proves that under all kinds of index, with a front and without one, rows and their entries in secondary indexes go that no open
 /// transaction sees, however old the oldest is, and that those stay that one sees.
-fn queues_stay_short<C: ConcurrencyControl>() {
+fn queues_stay_short(scheme: SchemeName) {
     for &index in IndexKind::ALL {
-        queue_beside_snapshots::<C>(index, Front::None, 1);
+        queue_beside_snapshots(scheme, index, Front::None, 1);
     }
-    queue_beside_snapshots::<C>(IndexKind::default(), Front::Hash, 10);
-    queue_beside_snapshots::<C>(IndexKind::BTree, Front::Hash, 1000);
+    queue_beside_snapshots(scheme, IndexKind::default(), Front::Hash, 10);
+    queue_beside_snapshots(scheme, IndexKind::BTree, Front::Hash, 1000);
 }
 
 #[test]
 fn queues_stay_short_under_serializable() {
-    queues_stay_short::<Serializable>();
+    queues_stay_short(SchemeName::Serializable);
 }
 
 #[test]
 fn queues_stay_short_under_snapshot() {
-    queues_stay_short::<Snapshot>();
+    queues_stay_short(SchemeName::Snapshot);
 }
 
 #[test]
 fn queues_stay_short_under_multi_version() {
-    queues_stay_short::<MultiVersion>();
+    queues_stay_short(SchemeName::MultiVersion);
 }
 
 /// A queue whose rows are taken by workers that are gone after some transactions, beside a transaction that stays open if `is_beside`.
-fn queue_of_short_lived_workers<C: ConcurrencyControl>(is_beside: bool) {
-    let db = in_memory::<C>();
+fn queue_of_short_lived_workers(scheme: SchemeName, is_beside: bool) {
+    let db = in_memory(scheme);
     let [other, queue]: [Table<u64, u64>; 2] = ["other", "queue"].map(|name| db.table(name).unwrap());
     db.transact(|tx| (0..ROWS).try_for_each(|key| tx.put(queue, key, key))).unwrap();
     let open = is_beside.then(|| db.begin().unwrap());
@@ -130,18 +133,18 @@ fn queue_of_short_lived_workers<C: ConcurrencyControl>(is_beside: bool) {
 /// Proves that what workers leave is cleaned up by those that come after them, also if none of them lives for long.
 #[test]
 fn short_lived_workers_clean_up() {
-    queue_of_short_lived_workers::<Silo>(false);
+    queue_of_short_lived_workers(SchemeName::Silo, false);
     for is_beside in [false, true] {
-        queue_of_short_lived_workers::<Serializable>(is_beside);
-        queue_of_short_lived_workers::<Snapshot>(is_beside);
-        queue_of_short_lived_workers::<MultiVersion>(is_beside);
+        queue_of_short_lived_workers(SchemeName::Serializable, is_beside);
+        queue_of_short_lived_workers(SchemeName::Snapshot, is_beside);
+        queue_of_short_lived_workers(SchemeName::MultiVersion, is_beside);
     }
 }
 
 /// Proves that a transaction does not write a key that others have inserted and deleted since it began, although the key
 /// is gone, and that the next one does.
-fn keys_that_came_and_went<C: ConcurrencyControl>() {
-    let db = in_memory::<C>();
+fn keys_that_came_and_went(scheme: SchemeName) {
+    let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let (early, other) = (db.begin().unwrap(), db.begin().unwrap());
     let mut worker = db.worker();
@@ -160,16 +163,16 @@ fn keys_that_came_and_went<C: ConcurrencyControl>() {
 
 #[test]
 fn keys_that_came_and_went_are_noticed() {
-    keys_that_came_and_went::<Serializable>();
-    keys_that_came_and_went::<Snapshot>();
-    keys_that_came_and_went::<MultiVersion>();
+    keys_that_came_and_went(SchemeName::Serializable);
+    keys_that_came_and_went(SchemeName::Snapshot);
+    keys_that_came_and_went(SchemeName::MultiVersion);
 }
 
 /// Random changes at both ends and within a table whose ends are dead, in transactions of one thread, beside snapshots: each scan, from
 /// each end, in each snapshot and after each change, is as in a model.
-fn ends_by_a_model<C: ConcurrencyControl>(seed: u64, index: IndexKind) {
+fn ends_by_a_model(scheme: SchemeName, seed: u64, index: IndexKind) {
     const MIDDLE: u64 = 1 << 40;
-    let db = in_memory::<C>();
+    let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table_with("t", TableOptions { index, front: Front::None }).unwrap();
     let mut random = seed;
     let mut below = |n: u64| {
@@ -178,9 +181,9 @@ fn ends_by_a_model<C: ConcurrencyControl>(seed: u64, index: IndexKind) {
     };
     let mut model: BTreeMap<u64, u64> = (0..100).map(|i| (MIDDLE + i, i)).collect();
     db.transact(|tx| model.iter().try_for_each(|(key, value)| tx.put(t, *key, *value))).unwrap();
-    let mut snapshots: Vec<(Transaction<C>, BTreeMap<u64, u64>)> = Vec::new();
+    let mut snapshots: Vec<(Transaction<AnyScheme>, BTreeMap<u64, u64>)> = Vec::new();
     let mut worker = db.worker();
-    let scan = async |tx: &Txn<C>, is_reverse: bool, limit: usize| -> Result<Vec<(u64, u64)>> {
+    let scan = async |tx: &Txn<AnyScheme>, is_reverse: bool, limit: usize| -> Result<Vec<(u64, u64)>> {
         let (mut rows, mut seen) = (tx.scan_all(t), Vec::new());
         if is_reverse {
             rows = rows.reverse();
@@ -254,22 +257,22 @@ fn ends_by_a_model<C: ConcurrencyControl>(seed: u64, index: IndexKind) {
 fn ends_are_as_in_a_model() {
     for seed in 1..4 {
         for index in IndexKind::ordered() {
-            ends_by_a_model::<Serializable>(seed, index);
+            ends_by_a_model(SchemeName::Serializable, seed, index);
         }
-        ends_by_a_model::<Snapshot>(seed, IndexKind::default());
-        ends_by_a_model::<MultiVersion>(seed, IndexKind::default());
+        ends_by_a_model(SchemeName::Snapshot, seed, IndexKind::default());
+        ends_by_a_model(SchemeName::MultiVersion, seed, IndexKind::default());
     }
 }
 
 /// Threads push onto a stack and pop from it, whose top is the first row: its keys go down as it grows, so each push is among keys that
 /// were popped, and that an old transaction keeps. Each push notes what it has found on top.
-fn stack<C: ConcurrencyControl>(round: u64) {
+fn stack(scheme: SchemeName, round: u64) {
     const BOTTOM: u64 = 1 << 40;
     const EACH: u64 = 3000;
-    let db = in_memory::<C>();
+    let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.transact(|tx| tx.put(t, BOTTOM, 0)).unwrap();
-    let mut old: Vec<Transaction<C>> = Vec::new();
+    let mut old: Vec<Transaction<AnyScheme>> = Vec::new();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..3)
             .map(|thread| {
@@ -326,6 +329,6 @@ fn stack<C: ConcurrencyControl>(round: u64) {
 #[test]
 fn stacks_are_chains() {
     for round in 0..4 {
-        stack::<Serializable>(round);
+        stack(SchemeName::Serializable, round);
     }
 }

@@ -2,11 +2,11 @@
 //! are refused, and the engine's own walks (checkpoints, copies, the making of secondary indexes) miss nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, OpenMode, Storage};
 use braiddb::tools::{backup, verify};
-use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Result, Table, TableOptions, Txn};
+use braiddb::{AnyScheme, Database, Error, IndexKind, Options, Result, SchemeName, Table, TableOptions, Txn};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,41 +20,41 @@ fn made(index: IndexKind) -> TableOptions {
     TableOptions { index, ..TableOptions::default() }
 }
 
-fn database<C: ConcurrencyControl>() -> Database<C> {
+fn database(scheme: SchemeName) -> Database<AnyScheme> {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
-    Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
+    Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
 }
 
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
-            use braiddb::$scheme as Scheme;
+            const SCHEME: braiddb::SchemeName = braiddb::SchemeName::$scheme;
 
             const IS_SERIALIZABLE: bool = stringify!($promise).as_bytes()[1] == b'e';
 
             #[test]
             fn rows_come_and_go() {
-                super::kinds().for_each(super::rows_come_and_go::<Scheme>);
+                super::kinds().for_each(|kind| super::rows_come_and_go(SCHEME, kind));
             }
 
             #[test]
             fn absent_rows_are_read() {
-                super::kinds().for_each(|kind| super::absent_rows_are_read::<Scheme>(kind, IS_SERIALIZABLE));
+                super::kinds().for_each(|kind| super::absent_rows_are_read(SCHEME, kind, IS_SERIALIZABLE));
             }
 
             #[test]
             fn scans_are_refused() {
-                super::kinds().for_each(super::scans_are_refused::<Scheme>);
+                super::kinds().for_each(|kind| super::scans_are_refused(SCHEME, kind));
             }
 
             #[test]
             fn secondary_indexes() {
-                super::kinds().for_each(super::secondary_indexes::<Scheme>);
+                super::kinds().for_each(|kind| super::secondary_indexes(SCHEME, kind));
             }
 
             #[test]
             fn databases_are_recovered() {
-                super::kinds().for_each(super::databases_are_recovered::<Scheme>);
+                super::kinds().for_each(|kind| super::databases_are_recovered(SCHEME, kind));
             }
         }
     )*};
@@ -68,14 +68,14 @@ fn name(n: u64) -> String {
 
 /// Rows of keys of eight bytes, and of any length, come, change and go, while the tables grow; and are read in every way but
 /// by scans.
-fn rows_come_and_go<C: ConcurrencyControl>(kind: IndexKind) {
+fn rows_come_and_go(scheme: SchemeName, kind: IndexKind) {
     const ROWS: u64 = 1_000;
-    let db = database::<C>();
+    let db = database(scheme);
     let numbers: Table<u64, u64> = db.table_with("numbers", made(kind)).unwrap();
     let names: Table<String, u64> = db.table_with("names", made(kind)).unwrap();
     let mut worker = db.worker();
     for n in 0..ROWS {
-        let written = worker.run(async |tx: &Txn<C>| {
+        let written = worker.run(async |tx: &Txn<AnyScheme>| {
             tx.insert(numbers, n << 30, n).await?;
             assert!(matches!(tx.insert(numbers, n << 30, n).await, Err(Error::KeyExists)));
             tx.put(names, name(n), n).await?;
@@ -87,7 +87,7 @@ fn rows_come_and_go<C: ConcurrencyControl>(kind: IndexKind) {
         written.unwrap();
     }
     for n in (0..ROWS).filter(|n| n % 3 > 0) {
-        let changed = worker.run(async |tx: &Txn<C>| match n % 3 {
+        let changed = worker.run(async |tx: &Txn<AnyScheme>| match n % 3 {
             1 => {
                 assert!(tx.delete(numbers, n << 30).await? && tx.delete(names, name(n)).await?);
                 assert!(!tx.delete(numbers, n << 30 | 1).await?);
@@ -107,7 +107,7 @@ fn rows_come_and_go<C: ConcurrencyControl>(kind: IndexKind) {
     db.freeze(numbers).unwrap();
     let mut worker = db.worker();
     for n in (0..2 * ROWS).step_by(4) {
-        let read = worker.run(async |tx: &Txn<C>| {
+        let read = worker.run(async |tx: &Txn<AnyScheme>| {
             let keys = [n, n + 1, n + 2, n + 3].map(|n| n << 30);
             assert_eq!(tx.get_many(numbers, &keys).await?, [n, n + 1, n + 2, n + 3].map(expected));
             assert_eq!(tx.get(names, name(n)).await?, expected(n));
@@ -120,8 +120,8 @@ fn rows_come_and_go<C: ConcurrencyControl>(kind: IndexKind) {
 
 /// Of two transactions, each of which finds a key absent that the other one inserts, one commits, also if the table grows
 /// in between; and if each finds several keys absent, in any order.
-fn absent_rows_are_read<C: ConcurrencyControl>(kind: IndexKind, is_serializable: bool) {
-    let db = database::<C>();
+fn absent_rows_are_read(scheme: SchemeName, kind: IndexKind, is_serializable: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table_with("t", made(kind)).unwrap();
     let (mut next, mut both) = (1_000u64, 0);
     for round in 0..40 {
@@ -151,8 +151,8 @@ fn absent_rows_are_read<C: ConcurrencyControl>(kind: IndexKind, is_serializable:
 
 /// A scan of any form is an error that says which table, what its index is and what to do; its transaction goes on, as
 /// does one that asks for no row of it.
-fn scans_are_refused<C: ConcurrencyControl>(kind: IndexKind) {
-    let db = database::<C>();
+fn scans_are_refused(scheme: SchemeName, kind: IndexKind) {
+    let db = database(scheme);
     let numbers: Table<u64, u64> = db.table_with("the numbers", made(kind)).unwrap();
     let names: Table<String, u64> = db.table_with("the names", made(kind)).unwrap();
     let refused = |error: Error, table: &str| {
@@ -163,7 +163,7 @@ fn scans_are_refused<C: ConcurrencyControl>(kind: IndexKind) {
             "{error}"
         );
     };
-    let done = db.worker().run(async |tx: &Txn<C>| {
+    let done = db.worker().run(async |tx: &Txn<AnyScheme>| {
         tx.put(numbers, 1, 1).await?;
         refused(tx.scan(numbers, 1..).next().await.unwrap_err(), "the numbers");
         refused(tx.scan(numbers, 1..=1).reverse().untracked().next().await.unwrap_err(), "the numbers");
@@ -182,14 +182,14 @@ fn scans_are_refused<C: ConcurrencyControl>(kind: IndexKind) {
 }
 
 /// A secondary index is made of all rows that are there, is kept as they change, and is scanned.
-fn secondary_indexes<C: ConcurrencyControl>(kind: IndexKind) {
+fn secondary_indexes(scheme: SchemeName, kind: IndexKind) {
     const ROWS: u64 = 700;
-    let db = database::<C>();
+    let db = database(scheme);
     let numbers: Table<u64, u64> = db.table_with("numbers", made(kind)).unwrap();
     let names: Table<String, u64> = db.table_with("names", made(kind)).unwrap();
     let mut worker = db.worker();
     for n in 0..ROWS {
-        let put = worker.run(async |tx: &Txn<C>| {
+        let put = worker.run(async |tx: &Txn<AnyScheme>| {
             tx.put(numbers, n, n % 10).await?;
             tx.put(names, name(n), n).await
         });
@@ -198,7 +198,7 @@ fn secondary_indexes<C: ConcurrencyControl>(kind: IndexKind) {
     drop(worker);
     let by_value = db.index(numbers, "by value", |_, value| Some(value)).unwrap();
     let by_number = db.unique_index(names, "by number", |_, value| Some(value)).unwrap();
-    let found = db.worker().run(async |tx: &Txn<C>| {
+    let found = db.worker().run(async |tx: &Txn<AnyScheme>| {
         tx.put(numbers, ROWS, 7).await?;
         tx.delete(numbers, 17).await?;
         let (mut rows, mut keys) = (tx.scan_by(by_value, 7u64..=7), vec![]);
@@ -212,7 +212,7 @@ fn secondary_indexes<C: ConcurrencyControl>(kind: IndexKind) {
     assert_eq!(found.unwrap(), expected.collect::<Vec<_>>());
 }
 
-fn open<C: ConcurrencyControl>(disk: &Arc<dyn Storage>) -> Result<Database<C>> {
+fn open(scheme: SchemeName, disk: &Arc<dyn Storage>) -> Result<Database<AnyScheme>> {
     let options = Options {
         workers: 1,
         pin_workers: false,
@@ -221,11 +221,11 @@ fn open<C: ConcurrencyControl>(disk: &Arc<dyn Storage>) -> Result<Database<C>> {
         checkpoint_bytes_per_s: u64::MAX,
         ..Options::default()
     };
-    Database::open_with(disk.clone(), options, Arc::new(SystemClock::default()), &mut |_| {})
+    Database::open_with(disk.clone(), under(scheme, options), Arc::new(SystemClock::default()), &mut |_| {})
 }
 
 /// All rows of a table as their bytes, as tools see them.
-fn dump<C: ConcurrencyControl>(db: &Database<C>, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn dump(db: &Database<AnyScheme>, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let raw = db.raw_table(table).unwrap();
     let tx = db.begin().unwrap();
     let (mut rows, mut found) = (raw.scan(&tx), BTreeMap::new());
@@ -239,12 +239,12 @@ fn dump<C: ConcurrencyControl>(db: &Database<C>, table: &str) -> BTreeMap<Vec<u8
 
 /// Rows and the kind of a table's index are found again by way of the log, of checkpoints, and of copies; a checkpoint writes what
 /// has been changed.
-fn databases_are_recovered<C: ConcurrencyControl>(kind: IndexKind) {
+fn databases_are_recovered(scheme: SchemeName, kind: IndexKind) {
     const ROWS: u64 = 1_500;
     let disk: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));
     let mut expected = [BTreeMap::new(), BTreeMap::new()];
     for round in 0..5u64 {
-        let db = open::<C>(&disk).unwrap();
+        let db = open(scheme, &disk).unwrap();
         let numbers: Table<u64, u64> = db.table_with("numbers", made(kind)).unwrap();
         let names: Table<String, u64> = db.table_with("names", made(kind)).unwrap();
         let wrong = db.table_with::<u64, u64>("numbers", TableOptions::default()).unwrap_err().to_string();
@@ -261,7 +261,7 @@ fn databases_are_recovered<C: ConcurrencyControl>(kind: IndexKind) {
                 expected[0].insert(n.to_be_bytes().to_vec(), value.clone());
                 expected[1].insert(name(*n).into_bytes(), value);
             }
-            let put = db.run(async move |tx: &Txn<C>| {
+            let put = db.run(async move |tx: &Txn<AnyScheme>| {
                 for n in &keys {
                     tx.put(numbers, *n, n + round).await?;
                     tx.put(names, name(*n), n + round).await?;
@@ -271,7 +271,7 @@ fn databases_are_recovered<C: ConcurrencyControl>(kind: IndexKind) {
             put.wait().unwrap();
         }
         if round == 3 {
-            let gone = db.run(async move |tx: &Txn<C>| {
+            let gone = db.run(async move |tx: &Txn<AnyScheme>| {
                 Ok(tx.delete(numbers, 700).await? && tx.delete(names, name(700)).await?)
             });
             assert!(gone.wait().unwrap());
@@ -295,7 +295,7 @@ fn databases_are_recovered<C: ConcurrencyControl>(kind: IndexKind) {
     assert!(verify(&*disk, &mut |_| {}).unwrap().is_good());
     let copy: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));
     backup(&*disk, &*copy).unwrap();
-    let db = open::<C>(&copy).unwrap();
+    let db = open(scheme, &copy).unwrap();
     assert_eq!([dump(&db, "numbers"), dump(&db, "names")], expected);
     assert!(db.tables().iter().all(|info| info.index == kind));
 }

@@ -1,11 +1,12 @@
 //! Calls that wait, on a thread that what they wait for needs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use braid_schemes::under_all_schemes;
+use braid_schemes::{under, under_all_schemes};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::{
-    ConcurrencyControl, Database, Durability, Error, Expiry, Options, Projection, Result, Table, Transaction,
+    AnyScheme, Database, Durability, Error, Expiry, Options, Projection, Result, SchemeName, Table,
+    Transaction,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -24,17 +25,17 @@ enum Waits {
 }
 use Waits::{ForTransactions, Long};
 
-struct World<C: ConcurrencyControl> {
-    db: Database<C>,
+struct World {
+    db: Database<AnyScheme>,
     rows: Rows,
     frozen: Rows,
-    projection: Projection<u64, u64, (u64,), C>,
-    expiry: Expiry<u64, u64, C>,
+    projection: Projection<u64, u64, (u64,), AnyScheme>,
+    expiry: Expiry<u64, u64, AnyScheme>,
     names: AtomicU32,
 }
 
-impl<C: ConcurrencyControl> World<C> {
-    fn new() -> Arc<World<C>> {
+impl World {
+    fn new(scheme: SchemeName) -> Arc<World> {
         let options = Options {
             workers: 1,
             log_segment_bytes: 1 << 16,
@@ -42,7 +43,8 @@ impl<C: ConcurrencyControl> World<C> {
             ..Options::default()
         };
         let (storage, clock) = (Arc::new(MemoryStorage::new(1 << 28)), Arc::new(SystemClock::default()));
-        let db = Database::<C>::open_with(storage, options, clock, &mut |_| {}).unwrap();
+        let db =
+            Database::<AnyScheme>::open_with(storage, under(scheme, options), clock, &mut |_| {}).unwrap();
         let (rows, frozen): (Rows, Rows) = (db.table("rows").unwrap(), db.table("frozen").unwrap());
         db.index(rows, "there", |_, value| Some(value)).unwrap();
         db.index_on::<u64, _, _>(db.table::<u64, (u64, u64)>("pairs").unwrap(), "kept", &["0"]).unwrap();
@@ -58,10 +60,10 @@ impl<C: ConcurrencyControl> World<C> {
     }
 }
 
-type Call<C> = fn(&World<C>) -> Result<()>;
+type Call = fn(&World) -> Result<()>;
 
 /// All calls that wait, but `shutdown` and `close`, which end what follows.
-fn calls<C: ConcurrencyControl>() -> Vec<(&'static str, Waits, Call<C>)> {
+fn calls() -> Vec<(&'static str, Waits, Call)> {
     vec![
         ("clear", ForTransactions, |w| w.db.clear(w.rows)),
         ("drop_table", ForTransactions, |w| {
@@ -110,13 +112,14 @@ fn is_refused(result: &Result<()>) -> bool {
 }
 
 /// Makes each call where `place` calls it, and looks whether those are refused that `refuses` says, and no others.
-fn check<C: ConcurrencyControl>(
+fn check(
+    scheme: SchemeName,
     place: &str,
     refuses: impl Fn(Waits) -> bool,
-    mut call_there: impl FnMut(&Arc<World<C>>, Call<C>) -> Result<()>,
+    mut call_there: impl FnMut(&Arc<World>, Call) -> Result<()>,
 ) {
-    let w = World::<C>::new();
-    for (name, waits, call) in calls::<C>() {
+    let w = World::new(scheme);
+    for (name, waits, call) in calls() {
         if refuses(waits) {
             let result = call_there(&w, call);
             assert!(is_refused(&result), "{name} {place}: {result:?}");
@@ -124,7 +127,7 @@ fn check<C: ConcurrencyControl>(
     }
     // Nothing has changed, so all calls can be made now.
     assert_eq!(w.db.transact(|tx| tx.get(w.rows, 1)).unwrap(), Some(1), "{place}");
-    for (name, waits, call) in calls::<C>() {
+    for (name, waits, call) in calls() {
         let result = if refuses(waits) { call(&w) } else { call_there(&w, call) };
         // (Rows of columns are read by snapshots alone.)
         let may_fail = name == "refresh" && matches!(result, Err(Error::NoSnapshot { .. }));
@@ -135,8 +138,9 @@ fn check<C: ConcurrencyControl>(
     }
 }
 
-fn on_a_worker_of_the_database<C: ConcurrencyControl>() {
-    check::<C>(
+fn on_a_worker_of_the_database(scheme: SchemeName) {
+    check(
+        scheme,
         "in a submitted closure",
         |_| true,
         |w, call| {
@@ -144,15 +148,16 @@ fn on_a_worker_of_the_database<C: ConcurrencyControl>() {
             w.db.run(async move |_| call(&inside)).wait()
         },
     );
-    let w = World::<C>::new();
+    let w = World::new(scheme);
     let inside = w.clone();
     assert!(is_refused(&w.db.run(async move |_| inside.db.shutdown()).wait()));
     w.db.shutdown().unwrap();
 }
 
-fn on_a_worker_of_the_caller<C: ConcurrencyControl>() {
-    check::<C>("in a closure of an own worker", |_| true, |w, call| w.db.worker().run(async |_| call(w)));
-    check::<C>(
+fn on_a_worker_of_the_caller(scheme: SchemeName) {
+    check(scheme, "in a closure of an own worker", |_| true, |w, call| w.db.worker().run(async |_| call(w)));
+    check(
+        scheme,
         "between the steps of an own worker",
         |waits| waits == ForTransactions,
         |w, call| {
@@ -163,7 +168,7 @@ fn on_a_worker_of_the_caller<C: ConcurrencyControl>() {
             call(w)
         },
     );
-    let w = World::<C>::new();
+    let w = World::new(scheme);
     let mut refused = 0;
     w.db.worker().run_each(
         0..100,
@@ -178,13 +183,13 @@ fn on_a_worker_of_the_caller<C: ConcurrencyControl>() {
     assert_eq!(refused, 100);
 }
 
-fn beside_an_interactive_transaction<C: ConcurrencyControl>() {
+fn beside_an_interactive_transaction(scheme: SchemeName) {
     let waits = |waits| waits == ForTransactions;
-    check::<C>("beside a transaction", waits, |w, call| {
+    check(scheme, "beside a transaction", waits, |w, call| {
         let _open = w.db.begin().unwrap();
         call(w)
     });
-    check::<C>("in a closure of transact", waits, |w, call| {
+    check(scheme, "in a closure of transact", waits, |w, call| {
         let mut result = Ok(());
         w.db.transact(|_| {
             result = call(w);
@@ -192,7 +197,7 @@ fn beside_an_interactive_transaction<C: ConcurrencyControl>() {
         })?;
         result
     });
-    check::<C>("beside a transaction that has come from another thread", waits, |w, call| {
+    check(scheme, "beside a transaction that has come from another thread", waits, |w, call| {
         let open = thread::scope(|scope| scope.spawn(|| w.db.begin().unwrap()).join().unwrap());
         open.with(async |_| Ok(())).unwrap();
         call(w)
@@ -200,9 +205,9 @@ fn beside_an_interactive_transaction<C: ConcurrencyControl>() {
 }
 
 /// Hands the transaction to another thread, which uses it and keeps it until the receiver is told.
-fn elsewhere<'s, C: ConcurrencyControl>(
+fn elsewhere<'s>(
     scope: &'s thread::Scope<'s, '_>,
-    open: Transaction<C>,
+    open: Transaction<AnyScheme>,
 ) -> std::sync::mpsc::Sender<()> {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let (used, is_used) = std::sync::mpsc::channel();
@@ -216,8 +221,8 @@ fn elsewhere<'s, C: ConcurrencyControl>(
     end
 }
 
-fn other_threads_are_waited_for<C: ConcurrencyControl>() {
-    let w = World::<C>::new();
+fn other_threads_are_waited_for(scheme: SchemeName) {
+    let w = World::new(scheme);
     thread::scope(|scope| {
         let end = elsewhere(scope, w.db.begin().unwrap());
         scope.spawn(move || {
@@ -230,8 +235,8 @@ fn other_threads_are_waited_for<C: ConcurrencyControl>() {
 }
 
 /// Proves that a call does not wait for a lock that another call holds while that one waits for open transactions.
-fn calls_that_are_waited_for<C: ConcurrencyControl>() {
-    let w = World::<C>::new();
+fn calls_that_are_waited_for(scheme: SchemeName) {
+    let w = World::new(scheme);
     thread::scope(|scope| {
         let open = w.db.begin().unwrap();
         let clearing = scope.spawn(|| w.db.clear(w.rows));

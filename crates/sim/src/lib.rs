@@ -28,6 +28,7 @@ mod attempts;
 pub mod crash;
 mod isolation;
 mod judge;
+mod kind;
 mod leak;
 mod ledger;
 mod observer;
@@ -43,6 +44,7 @@ mod submitter;
 pub mod workload;
 
 pub use isolation::Isolation;
+pub use kind::Kind;
 pub use ledger::{Ledger, Report};
 pub use observer::{Look, Observer};
 pub use random::Random;

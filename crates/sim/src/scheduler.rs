@@ -5,6 +5,7 @@
 
 use crate::isolation::Isolation;
 use crate::judge::judge;
+use crate::kind::Kind;
 use crate::ledger::{Ledger, Report};
 use crate::observer::Observer;
 use crate::random::{Random, front_of};
@@ -14,7 +15,7 @@ use braiddb::metrics::Clock;
 use braiddb::suspend::Seeded;
 use braiddb::testing::SpinningWaits;
 use braiddb::worker::{Refill, Step, Worker, WorkerOptions};
-use braiddb::{ConcurrencyControl, Database, IndexKind, Options, Table};
+use braiddb::{ConcurrencyControl, Database, Options, Table};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,13 +30,13 @@ pub struct Settings {
     pub workers: usize,
     /// Transactions to begin, interactive ones not counted.
     pub transactions: u64,
-    /// The kind of index of all tables.
-    pub index: IndexKind,
+    /// The kind of database.
+    pub kind: Kind,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { seed: 0, workers: 0, transactions: 300, index: IndexKind::default() }
+        Settings { seed: 0, workers: 0, transactions: 300, kind: Kind::default() }
     }
 }
 
@@ -153,8 +154,8 @@ struct Simulation<C: ConcurrencyControl> {
 
 impl<C: ConcurrencyControl> Simulation<C> {
     fn new(entry: &Entry<C>, settings: &Settings, random: &mut Random, ledger: &Ledger) -> Self {
-        let (index, front) = (settings.index, front_of(settings.seed));
-        let options = Options { workers: 0, index, front, ..Options::default() };
+        let front = front_of(settings.seed);
+        let options = Options { workers: 0, front, ..settings.kind.options() };
         let database = Database::in_memory_with(options, Arc::new(Ticks::default()));
         let database: Database<C> = database.expect("memory for an empty database");
         // (Before the workload, which may leave a transaction open.)

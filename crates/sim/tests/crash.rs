@@ -44,7 +44,7 @@ fn nothing_is_lost_under_other_schemes() {
 #[test]
 fn nothing_is_lost_without_an_order() {
     for index in braiddb::IndexKind::ALL.iter().copied().filter(|kind| !kind.is_ordered()) {
-        let all = all((200..204).map(|seed| Settings { index, ..Settings::seeded(seed) }));
+        let all = all((200..204).map(|seed| Settings { kind: index.into(), ..Settings::seeded(seed) }));
         assert!(all.checkpoints > 0 && all.faults > 0, "{all:?}");
     }
 }

@@ -6,6 +6,7 @@ use braid_sim::script::{
     interleavings_of_phases, parse, spec,
 };
 use braid_sim::{SCHEMES, Scheme};
+use braiddb::SchemeName;
 use std::collections::BTreeSet;
 
 /// The histories of a script in every interleaving, on one worker and on two.
@@ -30,7 +31,7 @@ fn opposite_orders_end() {
         let all = histories(*scheme, "lock-opposite-orders");
         assert!(all.iter().all(|history| committed(history) >= 1), "{scheme:?}");
         // (Where a transaction has the whole database, the other one waits before it has anything.)
-        let all_commit = scheme.name == "hstore";
+        let all_commit = scheme.name == SchemeName::HStore;
         assert!(all_commit || all.iter().any(|history| committed(history) == 1), "{scheme:?}");
     }
 }
@@ -55,9 +56,9 @@ fn who_waits_goes_on_or_gives_way() {
         for scheme in SCHEMES {
             // (Nothing tells OCC when a row was deleted that is not there any more.)
             let gives_way =
-                scheme.isolation.reads_snapshots() || scheme.name == "occ" && end == "put t[1] = 2";
+                scheme.isolation.reads_snapshots() || scheme.name == SchemeName::Occ && end == "put t[1] = 2";
             let expected = match scheme.name {
-                "timestamp" | "mvcc" => Outcome::Conflict,
+                SchemeName::TimestampOrdering | SchemeName::MultiVersion => Outcome::Conflict,
                 _ if gives_way => expected,
                 _ => Outcome::Committed,
             };
@@ -86,7 +87,7 @@ fn older_readers_find_older_versions() {
                 transaction young\n put t[1] = 2\n commit";
     let script = parse("versions", text).unwrap_or_else(|error| panic!("{error}"));
     for (name, expected) in [("mvcc", Outcome::Committed), ("timestamp", Outcome::Conflict)] {
-        let scheme = SCHEMES.iter().find(|scheme| scheme.name == name).expect("it is in the table");
+        let scheme = Scheme::named(name).expect("it is in the table");
         // The older one begins, the younger one commits, and then the older one reads.
         let moves: Vec<Move> = [0, 1, 1, 0, 0].map(Move::Step).into();
         let history =
@@ -113,7 +114,7 @@ fn refused_and_committed() {
 #[test]
 fn different_jobs() {
     // (Where a transaction has the whole database, all jobs count as locked.)
-    for scheme in SCHEMES.iter().filter(|scheme| scheme.name != "hstore") {
+    for scheme in SCHEMES.iter().filter(|scheme| scheme.name != SchemeName::HStore) {
         let all = histories(*scheme, "lock-job-queue");
         let mut ends = BTreeSet::new();
         for history in all {

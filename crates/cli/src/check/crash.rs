@@ -8,12 +8,12 @@ use crate::sim::{Schemes, grouped, schemes};
 use braid_sim::crash::{
     CORRUPTIONS_PER_SEED, Corruptions, Failure, Mistake, Place, Report, Settings, check_corruptions,
 };
-use braid_sim::{SCHEMES, Scheme};
-use braiddb::IndexKind;
+use braid_sim::{Kind, Scheme};
+use braiddb::{IndexKind, SchemeName};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 pub use kill::{ChildArgs, child};
-use kill::{Kills, Kind, kill};
+use kill::{Kills, kill};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub struct CrashArgs {
     #[arg(long, conflicts_with_all = ["states", "corruptions", "kills", "json"])]
     replay: Option<Place>,
     /// The concurrency control; or all, which take turns
-    #[arg(long, default_value = SCHEMES[0].name, value_parser = schemes)]
+    #[arg(long, default_value = SchemeName::default().name(), value_parser = schemes)]
     cc: Schemes,
     /// The kind of index of tables: masstree, btree, bwtree, cuckoo or hopscotch [default: the first three take turns]
     #[arg(long)]
@@ -89,7 +89,7 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
 /// What a seed looks at.
 fn settings(args: &CrashArgs, seed: u64) -> Settings {
     let settings = Settings::seeded(seed);
-    Settings { index: args.index.unwrap_or(settings.index), ..settings }
+    Settings { kind: args.index.map_or(settings.kind, Kind::from), ..settings }
 }
 
 /// The scheme that a seed runs under. (The kinds of index take turns in shorter steps.)
@@ -101,7 +101,7 @@ fn scheme(args: &CrashArgs, seed: u64) -> &Scheme {
 /// Of which kinds databases are whose processes are killed.
 fn kinds(args: &CrashArgs) -> Vec<Kind> {
     let index = args.index.unwrap_or_default();
-    args.cc.0.iter().map(|scheme| Kind { cc: scheme.name, index }).collect()
+    args.cc.0.iter().map(|scheme| Kind { scheme: scheme.name, index }).collect()
 }
 
 /// How far it is, on the terminal if there is one.

@@ -3,8 +3,8 @@
 use crate::parallel::in_order;
 use crate::sim::{Schemes, grouped, replay, schemes};
 use braid_sim::script::{Failure, RandomReport, SPECS, SpecReport, check_random, check_script, spec};
-use braid_sim::{Isolation, Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
-use braiddb::IndexKind;
+use braid_sim::{Isolation, Report, Scheme, Settings, Violation, WorkloadId};
+use braiddb::{IndexKind, SchemeName};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 #[derive(Args, Debug)]
 pub struct IsolationArgs {
     /// The concurrency control, and what its transactions are judged by; or all, one after the other
-    #[arg(long, alias = "scheme", default_value = SCHEMES[0].name, value_parser = schemes)]
+    #[arg(long, alias = "scheme", default_value = SchemeName::default().name(), value_parser = schemes)]
     cc: Schemes,
     /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
     #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
@@ -272,7 +272,7 @@ impl Findings {
         let failures: Vec<Value> =
             broken.iter().map(|(what, again)| json!({ "what": what, "again": again })).collect();
         json!({
-            "scheme": self.scheme.name,
+            "scheme": self.scheme.name.name(),
             "index": self.scheme.index.name(),
             "models": self.scheme.isolation.models(),
             "specs": {
@@ -409,10 +409,10 @@ mod tests {
     /// cannot be are refused, with those that can.
     #[test]
     fn specs_and_schemes_are_named() {
-        assert_eq!(parsed("isolation --cc all").schemes().len(), SCHEMES.len());
-        assert_eq!(parsed("isolation --scheme silo").schemes().next().unwrap().name, "silo");
+        assert_eq!(parsed("isolation --cc all").schemes().len(), SchemeName::ALL.len());
+        assert_eq!(parsed("isolation --scheme silo").schemes().next().unwrap().name, SchemeName::Silo);
         let error = Alone::try_parse_from(["isolation", "--cc", "none"]).err().unwrap().to_string();
-        let names: Vec<&str> = SCHEMES.iter().map(|scheme| scheme.name).collect();
+        let names: Vec<&str> = SchemeName::ALL.iter().map(|scheme| scheme.name()).collect();
         assert!(error.contains(&format!("there are {}, all", names.join(", "))), "{error}");
         assert_eq!(specs(&parsed("isolation")).len(), SPECS.len());
         assert_eq!(specs(&parsed("isolation --spec g2,p4")), ["g2", "p4"]);

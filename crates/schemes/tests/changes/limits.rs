@@ -3,7 +3,7 @@
 use crate::{Replica, memory, open, open_as, options, put};
 use braiddb::changes::Changes;
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{Database, Durability, Error, Options, Serializable, Table};
+use braiddb::{AnyScheme, Database, Durability, Error, Options, Table};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ fn segments(storage: &Arc<dyn Storage>) -> usize {
 }
 
 /// Much is written, and checkpoints make it needless.
-fn write_much(db: &Database, table: Table<u64, u64>, rounds: u64) {
+fn write_much(db: &Database<AnyScheme>, table: Table<u64, u64>, rounds: u64) {
     for round in 0..rounds {
         for chunk in 0..10 {
             db.transact(|tx| (0..100).try_for_each(|key| tx.put(table, chunk * 100 + key, round))).unwrap();
@@ -85,7 +85,7 @@ fn is_cut(changes: &mut Changes) -> bool {
 fn slow_readers_are_cut_off() {
     let storage = memory();
     let bounded = Options { log_held_bytes: 1 << 16, ..options() };
-    let db: Database = open_as(&storage, bounded).unwrap();
+    let db: Database<AnyScheme> = open_as(&storage, bounded).unwrap();
     let table: Table<u64, u64> = db.table("t").unwrap();
     write_much(&db, table, 2);
     let start = db.change_position().unwrap();
@@ -125,8 +125,7 @@ fn a_full_device_is_not_kept_full_by_readers() {
 #[test]
 fn several_readers() {
     let storage = memory();
-    let db =
-        open_as::<Serializable>(&storage, Options { durability: Durability::Async, ..options() }).unwrap();
+    let db = open_as(&storage, Options { durability: Durability::Async, ..options() }).unwrap();
     let table: Table<u64, u64> = db.table("t").unwrap();
     thread::scope(|scope| {
         let readers: Vec<_> = (0..4)
@@ -159,7 +158,7 @@ fn several_readers() {
 fn memory_is_accounted_for() {
     let storage = memory();
     let segment = Options { log_segment_bytes: 1 << 20, ..options() };
-    let db: Database = open_as(&storage, segment.clone()).unwrap();
+    let db: Database<AnyScheme> = open_as(&storage, segment.clone()).unwrap();
     let table: Table<u64, [u8]> = db.table("t").unwrap();
     let start = db.change_position().unwrap();
     db.transact(|tx| tx.put(table, 1, &vec![7; 50_000])).unwrap();
@@ -181,7 +180,7 @@ fn memory_is_accounted_for() {
     drop(db);
 
     let used = 24 << 20;
-    let db: Database = open_as(&storage, Options { memory_limit_bytes: used, ..segment }).unwrap();
+    let db: Database<AnyScheme> = open_as(&storage, Options { memory_limit_bytes: used, ..segment }).unwrap();
     let table: Table<u64, [u8]> = db.table("t").unwrap();
     let mut changes = db.changes(start).unwrap();
     let mut filled = 0;
@@ -202,7 +201,7 @@ fn memory_is_accounted_for() {
     }
 }
 
-fn put_and_read(db: &Database, table: Table<u64, [u8]>, changes: &mut Changes) {
+fn put_and_read(db: &Database<AnyScheme>, table: Table<u64, [u8]>, changes: &mut Changes) {
     for _ in 0..3 {
         db.transact(|tx| tx.put(table, 1, b"short")).unwrap();
         changes.wait_next().unwrap().unwrap();

@@ -9,11 +9,10 @@ mod reading;
 mod replica;
 mod tables;
 
-use braid_schemes as _;
 use braiddb::changes::{ChangeKind, ChangePosition, ChangedTransaction, Changes};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{MemoryStorage, Storage};
-use braiddb::{ConcurrencyControl, Database, Durability, Options, Plain, Result, Serializable, Table};
+use braiddb::{AnyScheme, Database, Durability, Options, Plain, Result, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,20 +24,20 @@ fn memory() -> Arc<dyn Storage> {
     Arc::new(MemoryStorage::new(1 << 28))
 }
 
-fn open_as<C: ConcurrencyControl>(storage: &Arc<dyn Storage>, options: Options) -> Result<Database<C>> {
+fn open_as(storage: &Arc<dyn Storage>, options: Options) -> Result<Database<AnyScheme>> {
     Database::open_with(storage.clone(), options, Arc::new(SystemClock::default()), &mut |_| {})
 }
 
-fn open(storage: &Arc<dyn Storage>) -> Database {
+fn open(storage: &Arc<dyn Storage>) -> Database<AnyScheme> {
     open_as(storage, options()).unwrap()
 }
 
 /// Opened without waiting for the disk at each commit.
-fn open_async<C: ConcurrencyControl>(storage: &Arc<dyn Storage>) -> Database<C> {
+fn open_async(storage: &Arc<dyn Storage>) -> Database<AnyScheme> {
     open_as(storage, Options { durability: Durability::Async, ..options() }).unwrap()
 }
 
-fn put<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64, value: u64) {
+fn put(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64, value: u64) {
     db.transact(|tx| tx.put(table, key, value)).unwrap();
 }
 
@@ -55,7 +54,7 @@ struct Replica {
 
 impl Replica {
     /// Of nothing, from the beginning of a new database.
-    fn from_oldest<C: ConcurrencyControl>(db: &Database<C>) -> Replica {
+    fn from_oldest(db: &Database<AnyScheme>) -> Replica {
         Replica::new(db.oldest_change_position().unwrap())
     }
 
@@ -93,16 +92,12 @@ impl Replica {
     }
 
     /// Goes on with a new reader until all has come that has committed by now.
-    fn catch_up<C: ConcurrencyControl>(&mut self, db: &Database<C>) -> Result<()> {
+    fn catch_up(&mut self, db: &Database<AnyScheme>) -> Result<()> {
         let mut changes = db.changes(self.position)?;
         self.catch_up_with(db, &mut changes)
     }
 
-    fn catch_up_with<C: ConcurrencyControl>(
-        &mut self,
-        db: &Database<C>,
-        changes: &mut Changes,
-    ) -> Result<()> {
+    fn catch_up_with(&mut self, db: &Database<AnyScheme>, changes: &mut Changes) -> Result<()> {
         let reached = db.change_position()?;
         while let Some(transaction) = changes.next_before(reached)? {
             self.apply(&transaction);
@@ -113,7 +108,7 @@ impl Replica {
     }
 
     /// It has what the database has.
-    fn check<C: ConcurrencyControl>(&self, db: &Database<C>) {
+    fn check(&self, db: &Database<AnyScheme>) {
         let mut found: BTreeMap<String, Rows> = BTreeMap::new();
         for (name, rows) in self.tables.values() {
             assert!(found.insert(name.clone(), rows.clone()).is_none(), "two tables {name:?}");
@@ -123,7 +118,7 @@ impl Replica {
 }
 
 /// All rows of all tables.
-fn contents<C: ConcurrencyControl>(db: &Database<C>) -> BTreeMap<String, Rows> {
+fn contents(db: &Database<AnyScheme>) -> BTreeMap<String, Rows> {
     let rows = |name: &str| {
         let raw = db.raw_table(name).unwrap();
         db.transact(|tx| {
@@ -151,29 +146,11 @@ impl Random {
     }
 }
 
-macro_rules! under_all_schemes {
-    ($f:ident) => {{
-        $f::<braiddb::Serializable>();
-        $f::<braiddb::Snapshot>();
-        $f::<braiddb::NoWait>();
-        $f::<braiddb::WaitDie>();
-        $f::<braiddb::DlDetect>();
-        $f::<braiddb::Silo>();
-        $f::<braiddb::Occ>();
-        $f::<braiddb::TicToc>();
-        $f::<braiddb::TimestampOrdering>();
-        $f::<braiddb::HStore>();
-        $f::<braiddb::MultiVersion>();
-        $f::<braiddb::Adaptive>();
-    }};
-}
-pub(crate) use under_all_schemes;
-
 /// One transaction after the other comes, with its changes as they were made, and typed.
 #[test]
 fn transactions_come_as_they_were_committed() {
     let storage = memory();
-    let db: Database<Serializable> = open(&storage);
+    let db: Database<AnyScheme> = open(&storage);
     let mut changes = db.changes(db.oldest_change_position().unwrap()).unwrap();
     assert!(changes.try_next().unwrap().is_none());
     let names: Table<u64, str> = db.table("names").unwrap();
@@ -205,7 +182,7 @@ fn transactions_come_as_they_were_committed() {
 #[test]
 fn values_are_aligned() {
     let storage = memory();
-    let db: Database = open(&storage);
+    let db: Database<AnyScheme> = open(&storage);
     let table: Table<String, Plain<[u64; 2]>> = db.table("t").unwrap();
     let key = |length: u64| "k".repeat(length as usize);
     db.transact(|tx| (0..20).try_for_each(|length| tx.put(table, key(length), &[length, !length]))).unwrap();

@@ -4,10 +4,10 @@ use crate::{Replica, memory, open, options, put};
 use braiddb::changes::{ChangePosition, InvalidPosition};
 use braiddb::storage::{MemoryStorage, Storage};
 use braiddb::tools::backup;
-use braiddb::{Database, Durability, Error, Options, Table};
+use braiddb::{AnyScheme, Database, Durability, Error, Options, Table};
 use std::sync::Arc;
 
-fn refused(db: &Database, position: ChangePosition, what: &str) {
+fn refused(db: &Database<AnyScheme>, position: ChangePosition, what: &str) {
     match db.changes(position) {
         Err(Error::NoSuchPosition { reason }) => assert!(reason.contains(what), "{reason}"),
         other => panic!("{other:?}"),
@@ -77,7 +77,8 @@ fn positions_of_other_logs() {
 /// Without a log there is nothing to read, and what was changed then is not passed over in silence afterwards.
 #[test]
 fn databases_without_a_log() {
-    let in_memory = Database::in_memory(options()).unwrap();
+    let clock = Arc::new(braiddb::metrics::SystemClock::default());
+    let in_memory = Database::<AnyScheme>::in_memory_with(options(), clock).unwrap();
     assert!(matches!(in_memory.change_position(), Err(Error::NoLog)));
     assert!(matches!(in_memory.oldest_change_position(), Err(Error::NoLog)));
     let storage = memory();
@@ -91,7 +92,7 @@ fn databases_without_a_log() {
     let mut before = before;
     for value in 2..5 {
         let unlogged = Options { durability: Durability::None, ..options() };
-        let db: Database = crate::open_as(&storage, unlogged).unwrap();
+        let db: Database<AnyScheme> = crate::open_as(&storage, unlogged).unwrap();
         assert!(matches!(db.change_position(), Err(Error::NoLog)));
         assert!(matches!(db.changes(before), Err(Error::NoLog)));
         let table: Table<u64, u64> = db.table("t").unwrap();
@@ -125,7 +126,7 @@ fn positions_that_are_gone() {
     }
     let oldest = db.oldest_change_position().unwrap();
     assert!(oldest > position);
-    let check = |db: &Database| match db.changes(position) {
+    let check = |db: &Database<AnyScheme>| match db.changes(position) {
         Err(error @ Error::ChangesRemoved { asked, oldest: first }) => {
             assert_eq!((asked, first), (position.lsn(), oldest.lsn()));
             assert!(error.to_string().contains(&oldest.lsn().to_string()), "{error}");

@@ -4,7 +4,7 @@ use crate::{Replica, memory, open, open_async, options, put};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::{OpenMode, Storage};
 use braiddb::testing::PlantedDurability;
-use braiddb::{Database, Durability, Error, Options, Serializable, Table};
+use braiddb::{AnyScheme, Database, Durability, Error, Options, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
@@ -18,7 +18,7 @@ fn only_what_is_durable() {
     let stepped = Options { durability: Durability::Async, ..options() };
     let clock = Arc::new(SystemClock::default());
     let (db, mut threads) =
-        Database::<Serializable>::open_stepped(storage.clone(), stepped, clock, PlantedDurability::None)
+        Database::<AnyScheme>::open_stepped(storage.clone(), stepped, clock, PlantedDurability::None)
             .unwrap();
     let mut changes = db.changes(db.oldest_change_position().unwrap()).unwrap();
     let table: Table<u64, u64> = db.table("t").unwrap();
@@ -151,7 +151,7 @@ fn wakers_do_not_pile_up() {
     assert_eq!(kept(&tasks), 0);
 }
 
-fn read_only(storage: &Arc<dyn Storage>) -> Database {
+fn read_only(storage: &Arc<dyn Storage>) -> Database<AnyScheme> {
     Database::read_with(storage.clone(), options(), Arc::new(SystemClock::default()), &mut |_| {}).unwrap()
 }
 
@@ -207,7 +207,7 @@ fn the_last_run_of_a_log_that_was_not_closed() {
 #[test]
 fn damaged_logs() {
     let storage = memory();
-    let db = open_async::<Serializable>(&storage);
+    let db = open_async(&storage);
     let table: Table<u64, u64> = db.table("t").unwrap();
     let oldest = db.oldest_change_position().unwrap();
     (0..300).for_each(|key| put(&db, table, key, key)); // more than a segment

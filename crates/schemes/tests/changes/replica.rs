@@ -1,21 +1,17 @@
 //! A consumer beside a database that works, crashes, is closed and opened again.
 
 use crate::lossy::Lossy;
-use crate::{Random, Replica, memory, open_async, under_all_schemes};
+use crate::{Random, Replica, memory, open_as, open_async, options};
+use braid_schemes::{under, under_all_schemes};
 use braiddb::storage::Storage;
-use braiddb::{ConcurrencyControl, Database, Durability, Error, Serializable, Table};
+use braiddb::{AnyScheme, Database, Durability, Error, Options, SchemeName, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
 /// One transaction of some changes; some conflict, some are long.
-fn work<C: ConcurrencyControl>(
-    db: &Database<C>,
-    numbers: Table<u64, u64>,
-    words: Table<String, [u8]>,
-    random: &mut Random,
-) {
+fn work(db: &Database<AnyScheme>, numbers: Table<u64, u64>, words: Table<String, [u8]>, random: &mut Random) {
     let seed = random.next(u64::MAX >> 33) | 1;
     let worked = db.transact(|tx| {
         let random = &mut Random(seed);
@@ -43,7 +39,7 @@ fn work<C: ConcurrencyControl>(
 }
 
 /// Tables that come and go in one thread.
-fn change_tables<C: ConcurrencyControl>(db: &Database<C>, random: &mut Random) {
+fn change_tables(db: &Database<AnyScheme>, random: &mut Random) {
     let name = |number: u64| format!("extra {number}");
     let (one, other) = (random.next(3), random.next(3));
     let changed = match random.next(4) {
@@ -72,12 +68,7 @@ impl Drop for Ending<'_> {
 
 /// Several threads work for a while, with checkpoints and changes of tables in between; `follow` goes on meanwhile, and is told when they
 /// have ended.
-fn work_for_a_while<C: ConcurrencyControl>(
-    db: &Database<C>,
-    seed: u64,
-    rounds: u64,
-    mut follow: impl FnMut(bool),
-) {
+fn work_for_a_while(db: &Database<AnyScheme>, seed: u64, rounds: u64, mut follow: impl FnMut(bool)) {
     let numbers: Table<u64, u64> = db.table("numbers").unwrap();
     let words: Table<String, [u8]> = db.table("words").unwrap();
     let has_ended = AtomicBool::new(false);
@@ -121,7 +112,7 @@ fn follows_over_lives(first: u64, lives: u64, rounds: u64) {
     for life in first..first + lives {
         eprintln!("seed {life}");
         let shared: Arc<dyn Storage> = Arc::new(storage.clone());
-        let db: Database<Serializable> = open_async(&shared);
+        let db: Database<AnyScheme> = open_async(&shared);
         let mut follower: Replica = replica.take().unwrap_or_else(|| Replica::from_oldest(&db));
         follower.catch_up(&db).unwrap();
         follower.check(&db);
@@ -170,10 +161,10 @@ fn a_replica_over_many_short_lives() {
 }
 
 /// Under each scheme.
-fn follows<C: ConcurrencyControl>() {
+fn follows(scheme: SchemeName) {
     let storage = memory();
     for life in 0..2 {
-        let db: Database<C> = open_async(&storage);
+        let db = open_under(scheme, &storage);
         let mut replica = Replica::from_oldest(&db);
         if life > 0 {
             // Nothing was given up, as nothing was checkpointed twice.
@@ -205,13 +196,18 @@ fn follows<C: ConcurrencyControl>() {
 
 #[test]
 fn every_scheme_is_followed() {
-    under_all_schemes!(follows);
+    under_all_schemes!(follows());
+}
+
+fn open_under(scheme: SchemeName, storage: &Arc<dyn Storage>) -> Database<AnyScheme> {
+    let options = Options { durability: Durability::Async, ..options() };
+    open_as(storage, under(scheme, options)).unwrap()
 }
 
 /// A consumer that begins with the rows that there are, while others write, misses nothing.
-fn begins<C: ConcurrencyControl>() {
+fn begins(scheme: SchemeName) {
     let storage = memory();
-    let db: Database<C> = open_async(&storage);
+    let db = open_under(scheme, &storage);
     let numbers: Table<u64, u64> = db.table("numbers").unwrap();
     let words: Table<String, [u8]> = db.table("words").unwrap();
     let raw = [db.raw_table("numbers").unwrap(), db.raw_table("words").unwrap()];
@@ -252,7 +248,7 @@ fn begins<C: ConcurrencyControl>() {
 
 #[test]
 fn a_replica_that_begins_with_the_present_rows() {
-    under_all_schemes!(begins);
+    under_all_schemes!(begins());
 }
 
 /// Under `Durability::Sync` a row that a transaction has read is durable when it has ended, so the copy can be relied on at once.
@@ -260,10 +256,7 @@ fn a_replica_that_begins_with_the_present_rows() {
 fn a_second_database_is_a_replica() {
     let (from, to) = (memory(), memory());
     let source = crate::open(&from);
-    let copy = crate::open_as::<Serializable>(
-        &to,
-        braiddb::Options { durability: Durability::Async, ..crate::options() },
-    );
+    let copy = open_as(&to, braiddb::Options { durability: Durability::Async, ..crate::options() });
     let copy = copy.unwrap();
     let orders: Table<(u32, u32), str> = source.table("orders").unwrap();
     let copied: Table<(u32, u32), str> = copy.table("orders").unwrap();

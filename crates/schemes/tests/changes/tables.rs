@@ -2,7 +2,7 @@
 
 use crate::{Replica, memory, open, put};
 use braiddb::changes::{ChangeKind, Changes};
-use braiddb::{Database, Table};
+use braiddb::{AnyScheme, Database, Table};
 
 /// What comes next, in words, as far as there is anything durable.
 fn told(changes: &mut Changes) -> Vec<String> {
@@ -27,7 +27,7 @@ fn told(changes: &mut Changes) -> Vec<String> {
 #[test]
 fn tables_that_come_and_go() {
     let storage = memory();
-    let db: Database = open(&storage);
+    let db: Database<AnyScheme> = open(&storage);
     let start = db.change_position().unwrap();
     let mut changes = db.changes(start).unwrap();
     let first: Table<u64, u64> = db.table("first").unwrap();
@@ -73,7 +73,7 @@ fn tables_that_come_and_go() {
 #[test]
 fn tables_are_known_from_the_middle() {
     let storage = memory();
-    let db: Database = open(&storage);
+    let db: Database<AnyScheme> = open(&storage);
     let names: Table<(u32, String), str> = db.table("names").unwrap();
     let middle = db.change_position().unwrap();
     db.rename_table("names", "people").unwrap();
@@ -92,7 +92,7 @@ fn tables_are_known_from_the_middle() {
 #[test]
 fn a_table_that_is_cleared_twice() {
     let storage = memory();
-    let db: Database = open(&storage);
+    let db: Database<AnyScheme> = open(&storage);
     let table: Table<u64, u64> = db.table("t").unwrap();
     (0..10).for_each(|key| put(&db, table, key, key));
     db.clear(table).unwrap();

@@ -8,8 +8,8 @@ fn bytes(n: usize) -> Vec<u8> {
 
 /// What the transaction has been lent of its own writes stays as it is when these are undone, of any length, whatever others write into
 /// the memory that is free.
-pub fn values_lent_stay<C: ConcurrencyControl>() {
-    let db = database::<C>();
+pub fn values_lent_stay(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, [u8]> = db.table("t").unwrap();
     let lengths = [0, 1, 8, 9, 24, 100, 1000, 2000, 10_000];
     let tx = db.begin().unwrap();
@@ -61,8 +61,8 @@ pub fn values_lent_stay<C: ConcurrencyControl>() {
 
 /// A short value that lay in the memory of a record stays when that is removed, because its row was deleted long ago: also once other
 /// rows have the memory.
-pub fn values_in_removed_records_stay<C: ConcurrencyControl>() {
-    let db = database::<C>();
+pub fn values_in_removed_records_stay(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, [u8]> = db.table("t").unwrap();
     for round in 0..5u8 {
         for key in 0..50 {
@@ -98,8 +98,8 @@ pub fn values_in_removed_records_stay<C: ConcurrencyControl>() {
 }
 
 /// A multi-get in pieces: what it has found is not undone before it is handed out.
-pub fn multi_gets_do_not_lose_what_they_have_found<C: ConcurrencyControl>() {
-    let db = database::<C>();
+pub fn multi_gets_do_not_lose_what_they_have_found(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<String, u64> = db.table("t").unwrap();
     let mut worker = db.worker_with(OnMiss, WorkerOptions::default());
     worker
@@ -155,13 +155,13 @@ impl braiddb::Value for Back {
 }
 
 /// Foreign code that an operation calls may come back to the transaction, and roll it back where that takes nothing from the operation.
-pub fn views_may_come_back<C: ConcurrencyControl>() {
+pub fn views_may_come_back(scheme: SchemeName) {
     type Act = Box<dyn Fn() -> Result<()>>;
     std::thread_local! {
         static HERE: Cell<Option<Act>> = const { Cell::new(None) };
         static CAME_TO: Cell<Option<Result<()>>> = const { Cell::new(None) };
     }
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Table<u64, Back> = db.table("t").unwrap();
     let tx = std::rc::Rc::new(db.begin().unwrap());
     let before = tx.savepoint();
@@ -195,9 +195,9 @@ pub fn views_may_come_back<C: ConcurrencyControl>() {
 
 /// Going back again and again takes no memory: nor does what is written in between, unless it was read. `has_versions`: nor does what is
 /// inserted.
-pub fn pairs_take_no_memory<C: ConcurrencyControl>(has_versions: bool) {
+pub fn pairs_take_no_memory(scheme: SchemeName, has_versions: bool) {
     const PAIRS: u64 = 1_000_000;
-    let db = database::<C>();
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let rows: Table<u64, [u8]> = db.table("rows").unwrap();
     db.worker().run(async |tx| tx.put(rows, 1, &[0; 100]).await).unwrap();
@@ -245,12 +245,12 @@ pub fn pairs_take_no_memory<C: ConcurrencyControl>(has_versions: bool) {
 }
 
 /// The same on a worker, of a closure.
-pub fn pairs_on_workers_take_no_memory<C: ConcurrencyControl>() {
-    let db = database::<C>();
+pub fn pairs_on_workers_take_no_memory(scheme: SchemeName) {
+    let db = database(scheme);
     let rows: Table<u64, [u8]> = db.table("rows").unwrap();
     let mut worker = db.worker_with(OnMiss, WorkerOptions::default());
     let total_bytes = |pairs: u64| {
-        let run = async |tx: &Txn<C>| {
+        let run = async |tx: &Txn<AnyScheme>| {
             for pair in 0..pairs {
                 let before = tx.savepoint();
                 tx.put(rows, 1 + pair % 2, &[1; 90]).await?;
@@ -269,9 +269,9 @@ pub fn pairs_on_workers_take_no_memory<C: ConcurrencyControl>() {
 }
 
 /// Threads that write the same rows, and undo that, see nothing of each other's undone changes, and keep what they have been lent.
-pub fn threads_do_not_disturb_each_other<C: ConcurrencyControl>() {
+pub fn threads_do_not_disturb_each_other(scheme: SchemeName) {
     const ROWS: u64 = 8;
-    let db = database::<C>();
+    let db = database(scheme);
     let (t, scratch): (Table<u64, u64>, Table<u64, [u8]>) =
         (db.table("t").unwrap(), db.table("scratch").unwrap());
     db.worker()
@@ -290,7 +290,7 @@ pub fn threads_do_not_disturb_each_other<C: ConcurrencyControl>() {
                 for round in 0..300u64 {
                     let (from, to) = ((round * 5 + thread) % ROWS, (round * 3 + 1) % ROWS);
                     let value = [thread as u8, round as u8, 7];
-                    let run = async |tx: &Txn<C>| {
+                    let run = async |tx: &Txn<AnyScheme>| {
                         let before = tx.savepoint();
                         tx.put(t, from, 1_000_000).await?;
                         tx.put(scratch, to, &value).await?;

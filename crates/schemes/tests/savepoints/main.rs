@@ -6,13 +6,13 @@ mod lent;
 mod misuse;
 mod model;
 
-use braid_schemes as _;
+use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
 use braiddb::worker::WorkerOptions;
 use braiddb::{
-    ConcurrencyControl, Database, Error, IndexKind, NewValue, Options, Result, Savepoint, Table,
+    AnyScheme, Database, Error, IndexKind, NewValue, Options, Result, Savepoint, SchemeName, Table,
     TableOptions, Transaction, Txn,
 };
 use std::cell::Cell;
@@ -28,7 +28,7 @@ use misuse::*;
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         mod $module {
-            use braiddb::$scheme as Scheme;
+            const SCHEME: braiddb::SchemeName = braiddb::SchemeName::$scheme;
 
             tests! { @each changes_since_are_undone own_writes_come_back savepoints_nest savepoints_of_others_are_refused
                 savepoints_of_earlier_runs_are_refused operations_in_flight_refuse scans_with_rows_left_refuse scans_go_on
@@ -38,34 +38,34 @@ macro_rules! tests {
 
             #[test]
             fn what_writes_have_told_is_read() {
-                super::what_writes_have_told_is_read::<Scheme>($name != "snapshot");
+                super::what_writes_have_told_is_read(SCHEME, $name != "snapshot");
             }
 
             #[test]
             fn undone_updates_leave_no_trace() {
-                super::undone_updates_leave_no_trace::<Scheme>(matches!($name, "serializable" | "snapshot"));
+                super::undone_updates_leave_no_trace(SCHEME, matches!($name, "serializable" | "snapshot"));
             }
 
             #[test]
             fn rows_wait_for_nobody() {
-                super::rows_wait_for_nobody::<Scheme>(matches!($name, "serializable" | "snapshot"));
+                super::rows_wait_for_nobody(SCHEME, matches!($name, "serializable" | "snapshot"));
             }
 
             #[test]
             fn pairs_take_no_memory() {
-                super::pairs_take_no_memory::<Scheme>(matches!($name, "serializable" | "snapshot" | "mvcc"));
+                super::pairs_take_no_memory(SCHEME, matches!($name, "serializable" | "snapshot" | "mvcc"));
             }
 
             #[test]
             fn model() {
-                super::model::check::<Scheme>($name);
+                super::model::check(SCHEME);
             }
         }
     )*};
     (@each $($test:ident)*) => {$(
         #[test]
         fn $test() {
-            super::$test::<Scheme>();
+            super::$test(SCHEME);
         }
     )*};
 }
@@ -81,17 +81,18 @@ fn options() -> Options {
     }
 }
 
-fn database<C: ConcurrencyControl>() -> Database<C> {
-    Database::in_memory_with(options(), Arc::new(SystemClock::default())).unwrap()
+fn database(scheme: SchemeName) -> Database<AnyScheme> {
+    Database::in_memory_with(under(scheme, options()), Arc::new(SystemClock::default())).unwrap()
 }
 
-fn on_disk<C: ConcurrencyControl>(disk: &Arc<MemoryStorage>) -> Database<C> {
+fn on_disk(scheme: SchemeName, disk: &Arc<MemoryStorage>) -> Database<AnyScheme> {
     let options = Options { lock_wait_ms: 1, ..options() };
-    Database::open_with(disk.clone(), options, Arc::new(SystemClock::default()), &mut |_| {}).unwrap()
+    Database::open_with(disk.clone(), under(scheme, options), Arc::new(SystemClock::default()), &mut |_| {})
+        .unwrap()
 }
 
 /// A table for each kind of index.
-fn tables<C: ConcurrencyControl, K: braiddb::Key>(db: &Database<C>, of: &str) -> Vec<Table<K, u64>> {
+fn tables<K: braiddb::Key>(db: &Database<AnyScheme>, of: &str) -> Vec<Table<K, u64>> {
     let table = |kind: &IndexKind| {
         let options = TableOptions { index: *kind, ..TableOptions::default() };
         db.table_with(&format!("{of} {}", kind.name()), options).unwrap()
@@ -99,12 +100,12 @@ fn tables<C: ConcurrencyControl, K: braiddb::Key>(db: &Database<C>, of: &str) ->
     IndexKind::ALL.iter().map(table).collect()
 }
 
-fn get<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64) -> Option<u64> {
+fn get(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64) -> Option<u64> {
     db.begin().unwrap().get(table, key).unwrap()
 }
 
 /// Other transactions, and what gives memory back: what is not kept is used again.
-fn churn<C: ConcurrencyControl>(db: &Database<C>) {
+fn churn(db: &Database<AnyScheme>) {
     let other: Table<u64, [u8]> = db.table("churn").unwrap();
     let numbers: Table<u64, u64> = db.table("churned numbers").unwrap();
     for round in 0..20 {
@@ -135,8 +136,8 @@ fn key(n: u64) -> String {
 
 /// Rows inserted, updated, replaced and deleted since are as they were, with short keys and long ones, in every kind of index, in a
 /// closure under every policy and in an interactive transaction, before its end and after.
-fn changes_since_are_undone<C: ConcurrencyControl>() {
-    async fn write<C: ConcurrencyControl>(tx: &Txn<C>, short: Table<u64, u64>, long: Table<String, u64>) {
+fn changes_since_are_undone(scheme: SchemeName) {
+    async fn write(tx: &Txn<AnyScheme>, short: Table<u64, u64>, long: Table<String, u64>) {
         tx.insert(short, 1, 1).await.unwrap();
         assert!(tx.update(short, 2, 21).await.unwrap());
         tx.put(short, 3, 31).await.unwrap();
@@ -149,7 +150,7 @@ fn changes_since_are_undone<C: ConcurrencyControl>() {
         tx.put(long, key(2), 21).await.unwrap();
         tx.delete(long, key(3)).await.unwrap();
     }
-    async fn check<C: ConcurrencyControl>(tx: &Txn<C>, short: Table<u64, u64>, long: Table<String, u64>) {
+    async fn check(tx: &Txn<AnyScheme>, short: Table<u64, u64>, long: Table<String, u64>) {
         for n in 1..7u64 {
             let there = [2, 3, 4, 5].contains(&n).then_some(n * 10);
             assert_eq!(tx.get(short, n).await.unwrap(), there, "{n}");
@@ -160,12 +161,7 @@ fn changes_since_are_undone<C: ConcurrencyControl>() {
         assert_eq!(tx.count(short).await.unwrap(), 4);
         assert_eq!(tx.count(long).await.unwrap(), 2);
     }
-    fn by<C: ConcurrencyControl, S: Suspend>(
-        db: &Database<C>,
-        policy: S,
-        short: Table<u64, u64>,
-        long: Table<String, u64>,
-    ) {
+    fn by<S: Suspend>(db: &Database<AnyScheme>, policy: S, short: Table<u64, u64>, long: Table<String, u64>) {
         let mut worker = db.worker_with(policy, WorkerOptions::default());
         worker
             .run(async |tx| {
@@ -180,8 +176,8 @@ fn changes_since_are_undone<C: ConcurrencyControl>() {
             })
             .unwrap();
     }
-    let db = database::<C>();
-    for (short, long) in tables(&db, "short").into_iter().zip(tables::<C, String>(&db, "long")) {
+    let db = database(scheme);
+    for (short, long) in tables(&db, "short").into_iter().zip(tables(&db, "long")) {
         let tx = db.begin().unwrap();
         for n in 2..6 {
             tx.put(short, n, n * 10).unwrap();
@@ -196,7 +192,7 @@ fn changes_since_are_undone<C: ConcurrencyControl>() {
         let tx = db.begin().unwrap();
         let before = tx.savepoint();
         for _ in 0..2 {
-            let written = async |txn: &Txn<C>| {
+            let written = async |txn: &Txn<AnyScheme>| {
                 write(txn, short, long).await;
                 Ok(())
             };
@@ -214,9 +210,9 @@ fn changes_since_are_undone<C: ConcurrencyControl>() {
 }
 
 /// What the transaction itself had written before the savepoint is there again, and is committed.
-fn own_writes_come_back<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    for t in tables::<C, u64>(&db, "t") {
+fn own_writes_come_back(scheme: SchemeName) {
+    let db = database(scheme);
+    for t in tables(&db, "t") {
         db.worker().run(async |tx| tx.put(t, 2, 20).await).unwrap();
         let tx = db.begin().unwrap();
         tx.insert(t, 1, 11).unwrap();
@@ -239,8 +235,8 @@ fn own_writes_come_back<C: ConcurrencyControl>() {
 }
 
 /// A savepoint can be rolled back to any number of times, until the transaction is rolled back to an earlier one.
-fn savepoints_nest<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn savepoints_nest(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let tx = db.begin().unwrap();
     let points: Vec<Savepoint> = (0..10)
@@ -279,12 +275,12 @@ fn savepoints_nest<C: ConcurrencyControl>() {
 }
 
 /// Updates left for the commit since then are forgotten, and their functions dropped; those before are made.
-fn updates_for_the_commit_are_undone<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn updates_for_the_commit_are_undone(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.worker().run(async |tx| tx.put(t, 1, 10).await).unwrap();
     let held = Arc::new(AtomicU64::new(0));
-    let leave = |tx: &Transaction<C>, amount: u64| {
+    let leave = |tx: &Transaction<AnyScheme>, amount: u64| {
         let held = held.clone();
         tx.update_at_commit(t, 1, move |old, new: NewValue<'_, u64>| {
             held.fetch_add(1, Relaxed);
@@ -331,8 +327,8 @@ fn updates_for_the_commit_are_undone<C: ConcurrencyControl>() {
 
 /// A transaction that has undone all that it had left for its commit is one that has left nothing: it need not be ordered last.
 /// `is_ordered_earlier`: the scheme finds such an order.
-fn undone_updates_leave_no_trace<C: ConcurrencyControl>(is_ordered_earlier: bool) {
-    let db = database::<C>();
+fn undone_updates_leave_no_trace(scheme: SchemeName, is_ordered_earlier: bool) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.worker().run(async |tx| tx.put(t, 1, 1).await).unwrap();
     let (tx, other) = (db.begin().unwrap(), db.begin().unwrap());
@@ -347,15 +343,15 @@ fn undone_updates_leave_no_trace<C: ConcurrencyControl>(is_ordered_earlier: bool
 }
 
 /// Entries of indexes are undone with their rows.
-fn indexes_follow<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn indexes_follow(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let unique = db.unique_index(t, "unique", |_, value| Some(value)).unwrap();
     let parity = db.index(t, "parity", |_, value| Some(value % 2)).unwrap();
     let tx = db.begin().unwrap();
     (1..4).for_each(|key| tx.put(t, key, key * 10).unwrap());
     tx.commit().unwrap();
-    let found = |tx: &Transaction<C>| {
+    let found = |tx: &Transaction<AnyScheme>| {
         let by = |value: u64| tx.get_by(unique, value).unwrap().map(|(key, _)| key);
         let mut evens = Vec::new();
         let mut rows = tx.scan_by(parity, 0..1);
@@ -384,8 +380,8 @@ fn indexes_follow<C: ConcurrencyControl>() {
 }
 
 /// After a statement that has failed the transaction goes on from the savepoint, and commits.
-fn failed_statements_are_recovered_from<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn failed_statements_are_recovered_from(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.unique_index(t, "by value", |_, value| Some(value)).unwrap();
     db.worker().run(async |tx| tx.put(t, 1, 10).await).unwrap();
@@ -410,9 +406,9 @@ fn failed_statements_are_recovered_from<C: ConcurrencyControl>() {
 }
 
 /// An insert that was undone can be made again, by the transaction itself and by others, while it is open and afterwards.
-fn inserts_can_be_made_again<C: ConcurrencyControl>() {
-    let db = database::<C>();
-    for t in tables::<C, u64>(&db, "t") {
+fn inserts_can_be_made_again(scheme: SchemeName) {
+    let db = database(scheme);
+    for t in tables(&db, "t") {
         let tx = db.begin().unwrap();
         let before = tx.savepoint();
         for value in 0..5 {
@@ -443,8 +439,8 @@ fn inserts_can_be_made_again<C: ConcurrencyControl>() {
 }
 
 /// Whatever it has kept locked, rows that a transaction has written and undone are free when it has ended, whichever way.
-fn rows_are_free_after_the_end<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn rows_are_free_after_the_end(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     db.worker().run(async |tx| tx.put(t, 1, 0).await).unwrap();
     for commits in [true, false] {
@@ -470,12 +466,13 @@ fn rows_are_free_after_the_end<C: ConcurrencyControl>() {
 }
 
 /// A row that is given up by a rollback is given to the one that waits for it, while the transaction is open. `gives_up`: the scheme does.
-fn rows_wait_for_nobody<C: ConcurrencyControl>(gives_up: bool) {
+fn rows_wait_for_nobody(scheme: SchemeName, gives_up: bool) {
     if !gives_up {
         return; // rows stay locked, or are not waited for
     }
     let options = Options { lock_wait_ms: 20_000, ..options() };
-    let db: Database<C> = Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap();
+    let db: Database<AnyScheme> =
+        Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
     (1..3).for_each(|key| db.worker().run(async |tx| tx.put(t, key, 10).await).unwrap());
     let tx = db.begin().unwrap();
@@ -505,8 +502,8 @@ fn rows_wait_for_nobody<C: ConcurrencyControl>(gives_up: bool) {
 }
 
 /// A conflict, and what else can only be undone, is not cured by going back.
-fn conflicts_stay<C: ConcurrencyControl>() {
-    let db = database::<C>();
+fn conflicts_stay(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let tx = db.begin().unwrap();
     let before = tx.savepoint();
@@ -521,9 +518,9 @@ fn conflicts_stay<C: ConcurrencyControl>() {
 
 /// Of two transactions of which each knows that the other one came later, one at most commits: also if it knows by a write that it
 /// has undone. `is_serializable`: that is promised.
-fn what_writes_have_told_is_read<C: ConcurrencyControl>(is_serializable: bool) {
-    type Act<C> = fn(&Transaction<C>, Table<u64, u64>) -> Result<()>;
-    let undone: [(&str, Act<C>, Act<C>); 6] = [
+fn what_writes_have_told_is_read(scheme: SchemeName, is_serializable: bool) {
+    type Act<AnyScheme> = fn(&Transaction<AnyScheme>, Table<u64, u64>) -> Result<()>;
+    let undone: [(&str, Act<AnyScheme>, Act<AnyScheme>); 6] = [
         ("insert", |tx, t| tx.insert(t, 1, 1), |tx, t| tx.insert(t, 1, 2)),
         ("insert over a deleted row", |tx, t| tx.insert(t, 2, 1), |tx, t| tx.insert(t, 2, 2)),
         ("update", |tx, t| tx.update(t, 3, 1).map(drop), |tx, t| tx.delete(t, 3).map(drop)),
@@ -537,7 +534,7 @@ fn what_writes_have_told_is_read<C: ConcurrencyControl>(is_serializable: bool) {
     ];
     for (name, act, other_act) in undone {
         for is_first in [true, false] {
-            let db = database::<C>();
+            let db = database(scheme);
             let (t, noted): (Table<u64, u64>, Table<u64, u64>) =
                 (db.table("t").unwrap(), db.table("n").unwrap());
             db.worker().run(async |tx| tx.put(t, 2, 0).await.and(tx.put(t, 3, 0).await)).unwrap();
@@ -564,9 +561,9 @@ fn what_writes_have_told_is_read<C: ConcurrencyControl>(is_serializable: bool) {
 }
 
 /// Neither the log nor what recovery makes of it has a change that was undone.
-fn undone_changes_are_not_durable<C: ConcurrencyControl>() {
+fn undone_changes_are_not_durable(scheme: SchemeName) {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
-    let db = on_disk::<C>(&disk);
+    let db = on_disk(scheme, &disk);
     let t: Table<u64, [u8]> = db.table("t").unwrap();
     db.worker().run(async |tx| tx.put(t, 1, b"first").await).unwrap();
     let before_bytes = db.statistics().log.bytes;
@@ -591,7 +588,7 @@ fn undone_changes_are_not_durable<C: ConcurrencyControl>() {
     assert!(grown_bytes < 4096, "{grown_bytes} bytes");
     drop(db);
     for is_orderly in [false, true] {
-        let db = on_disk::<C>(&disk);
+        let db = on_disk(scheme, &disk);
         let t: Table<u64, [u8]> = db.table("t").unwrap();
         let tx = db.begin().unwrap();
         let rows = [1, 2, 3].map(|key| tx.get(t, key).unwrap().map(<[u8]>::to_vec));

@@ -4,8 +4,8 @@ use super::*;
 
 /// A savepoint of another transaction, open or ended, of another database or of the one before in the same place is an error, and nothing
 /// happens.
-pub fn savepoints_of_others_are_refused<C: ConcurrencyControl>() {
-    let (db, other) = (database::<C>(), database::<C>());
+pub fn savepoints_of_others_are_refused(scheme: SchemeName) {
+    let (db, other) = (database(scheme), database(scheme));
     let t: Table<u64, u64> = db.table("t").unwrap();
     let elsewhere = other.begin().unwrap().savepoint();
     let first = db.begin().unwrap();
@@ -31,8 +31,8 @@ pub fn savepoints_of_others_are_refused<C: ConcurrencyControl>() {
 }
 
 /// A closure that is run again cannot go back to a savepoint of its earlier run, nor to one of the transaction before.
-pub fn savepoints_of_earlier_runs_are_refused<C: ConcurrencyControl>() {
-    let db = database::<C>();
+pub fn savepoints_of_earlier_runs_are_refused(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let (kept, runs) = (Cell::new(None), Cell::new(0));
     let mut worker = db.worker();
@@ -54,8 +54,8 @@ pub fn savepoints_of_earlier_runs_are_refused<C: ConcurrencyControl>() {
 }
 
 /// While a future has been polled and has not ended there is no rollback; one that was not polled yet does what it does afterwards.
-pub fn operations_in_flight_refuse<C: ConcurrencyControl>() {
-    let db = database::<C>();
+pub fn operations_in_flight_refuse(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<String, u64> = db.table("t").unwrap();
     let indexed: Table<u64, u64> = db.table("indexed").unwrap();
     db.index(indexed, "by value", |_, value| Some(value)).unwrap();
@@ -100,8 +100,8 @@ pub fn operations_in_flight_refuse<C: ConcurrencyControl>() {
 }
 
 /// A scan that has rows left of those that it has found since is in the way, until it is dropped.
-pub fn scans_with_rows_left_refuse<C: ConcurrencyControl>() {
-    let db = database::<C>();
+pub fn scans_with_rows_left_refuse(scheme: SchemeName) {
+    let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let by_value = db.index(t, "by value", |_, value| Some(value)).unwrap();
     let tx = db.begin().unwrap();
@@ -144,9 +144,9 @@ pub fn scans_with_rows_left_refuse<C: ConcurrencyControl>() {
 }
 
 /// A scan goes on past rollbacks to savepoints that were made since it found its rows, one for each row.
-pub fn scans_go_on<C: ConcurrencyControl>() {
+pub fn scans_go_on(scheme: SchemeName) {
     const ROWS: u64 = 300; // more than a scan finds at a time
-    let db = database::<C>();
+    let db = database(scheme);
     let (t, done): (Table<u64, u64>, Table<u64, u64>) = (db.table("t").unwrap(), db.table("done").unwrap());
     let tx = db.begin().unwrap();
     (0..ROWS).for_each(|key| tx.put(t, key, key).unwrap());

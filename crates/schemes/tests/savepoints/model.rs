@@ -1,6 +1,8 @@
 //! Random transactions with savepoints against a `BTreeMap`, two of them open at a time, and what is on disk afterwards.
 
-use super::{Arc, ConcurrencyControl, Database, Error, IndexKind, MemoryStorage, Result, Savepoint, Table};
+use super::{
+    AnyScheme, Arc, Database, Error, IndexKind, MemoryStorage, Result, Savepoint, SchemeName, Table,
+};
 use super::{TableOptions, Transaction, key, on_disk};
 use braiddb::Index;
 use std::collections::BTreeMap;
@@ -34,7 +36,7 @@ struct Tables {
 }
 
 impl Tables {
-    fn new<C: ConcurrencyControl>(db: &Database<C>, kind: IndexKind) -> Tables {
+    fn new(db: &Database<AnyScheme>, kind: IndexKind) -> Tables {
         let options = TableOptions { index: kind, ..TableOptions::default() };
         let indexed = db.table_with("indexed", options).unwrap();
         Tables {
@@ -65,8 +67,8 @@ impl State {
 }
 
 /// A transaction that is open: of every second key.
-struct Open<C: ConcurrencyControl> {
-    tx: Transaction<C>,
+struct Open {
+    tx: Transaction<AnyScheme>,
     part: u64,
     state: State,
     /// Those that it can be rolled back to.
@@ -74,7 +76,7 @@ struct Open<C: ConcurrencyControl> {
     gone: Vec<Savepoint>,
 }
 
-impl<C: ConcurrencyControl> Open<C> {
+impl Open {
     fn key(&self, random: &mut Random) -> u64 {
         2 * random.below(KEYS) + self.part
     }
@@ -191,19 +193,19 @@ fn gives_way(error: &Error) -> bool {
     matches!(error, Error::Conflict | Error::Deadlock(_) | Error::LockTimeout(_))
 }
 
-fn begin<C: ConcurrencyControl>(db: &Database<C>, part: u64, committed: &[State; 2]) -> Open<C> {
+fn begin(db: &Database<AnyScheme>, part: u64, committed: &[State; 2]) -> Open {
     let state = committed[part as usize].clone();
     Open { tx: db.begin().unwrap(), part, state, points: Vec::new(), gone: Vec::new() }
 }
 
 /// `in_turn`: one transaction is open at a time.
-fn run<C: ConcurrencyControl>(kind: IndexKind, seed: u64, in_turn: bool) -> u64 {
+fn run(scheme: SchemeName, kind: IndexKind, seed: u64, in_turn: bool) -> u64 {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
-    let db = on_disk::<C>(&disk);
+    let db = on_disk(scheme, &disk);
     let t = Tables::new(&db, kind);
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut committed = [State::default(), State::default()];
-    let mut open: [Option<Open<C>>; 2] = [None, None];
+    let mut open: [Option<Open>; 2] = [None, None];
     let mut commits = 0;
     for _ in 0..STEPS {
         let mut part = random.below(2);
@@ -235,7 +237,7 @@ fn run<C: ConcurrencyControl>(kind: IndexKind, seed: u64, in_turn: bool) -> u64 
     drop(open);
     drop(db);
     for _ in 0..2 {
-        let db = on_disk::<C>(&disk);
+        let db = on_disk(scheme, &disk);
         let t = Tables::new(&db, kind);
         for part in [0, 1] {
             begin(&db, part, &committed).compare(t).unwrap();
@@ -248,12 +250,12 @@ fn run<C: ConcurrencyControl>(kind: IndexKind, seed: u64, in_turn: bool) -> u64 
 }
 
 /// Whatever two transactions do and undo, each sees what it has not undone, and that is what is committed, and on disk.
-pub fn check<C: ConcurrencyControl>(scheme: &str) {
-    let in_turn = scheme == "hstore"; // all partitions are the first one's
+pub fn check(scheme: SchemeName) {
+    let in_turn = scheme == SchemeName::HStore; // all partitions are the first one's
     let mut commits = 0;
     for &kind in IndexKind::ALL {
         for seed in 1..=SEEDS {
-            let outcome = std::panic::catch_unwind(|| run::<C>(kind, seed, in_turn));
+            let outcome = std::panic::catch_unwind(|| run(scheme, kind, seed, in_turn));
             commits += outcome.unwrap_or_else(|_| panic!("{scheme}, {}, seed {seed}", kind.name()));
         }
     }

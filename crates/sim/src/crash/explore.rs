@@ -110,14 +110,14 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
     /// it does again.
     /// (Names that are lost and seen all the same are lost only to a machine that has been started anew.)
     fn first_lives(&mut self) -> Result<Lived, Box<Failure>> {
-        let Settings { seed, transactions, mistake, index, .. } = *self.settings;
+        let Settings { seed, transactions, mistake, kind, .. } = *self.settings;
         let others = self.has_others();
         let capacity = if others { CAPACITY_SMALL } else { CAPACITY };
         let mut lived = Lived { storage: SimulatedStorage::new(seed, capacity), traces: Vec::new() };
         let may_fail = self.settings.fault.is_some();
         let reopens = self.settings.fault.as_ref().is_some_and(|fault| !fault.loses_names());
         let closes = seed % 5 == 4;
-        let first = Course { seed, transactions, mistake, may_fail, others, reopens, closes, index };
+        let first = Course { seed, transactions, mistake, may_fail, others, reopens, closes, kind };
         let again = Course { transactions: LATER_TRANSACTIONS, ..first };
         let courses = [Some(first), (reopens || (first.closes && !may_fail)).then_some(again)];
         for course in courses.iter().flatten() {
@@ -239,7 +239,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         boundary: u64,
         storage: &SimulatedStorage,
     ) -> Result<(Found, Recovery), String> {
-        let opened = open::<C>(storage, self.settings.mistake, self.settings.seed, self.settings.index);
+        let opened = open::<C>(storage, self.settings.mistake, self.settings.seed, self.settings.kind);
         let (database, stepped) = opened.map_err(|error| format!("recovery fails: {error}"))?;
         let recovery = database.recovery().expect("it is durable");
         self.report.recoveries += 1;
@@ -268,7 +268,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
     /// acknowledged, no checkpoint counts, and nothing comes back; what was there can be read.
     fn look_at_removal(&mut self, trace: &Trace, crash: &Crash, expected: &Contents) -> Result<(), String> {
         let copy = copy_of(&crash.storage);
-        let opened = open::<C>(&copy, self.settings.mistake, self.settings.seed, self.settings.index);
+        let opened = open::<C>(&copy, self.settings.mistake, self.settings.seed, self.settings.kind);
         let (database, mut stepped) = opened.map_err(|error| error.to_string())?;
         self.report.recoveries += 1;
         let tables = judge(trace, crash.boundary, &database)?.tables;
@@ -317,7 +317,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
             others: self.has_others(),
             reopens: false,
             closes,
-            index: self.settings.index,
+            kind: self.settings.kind,
         };
         let later = live::<C>(&crash.storage, trace, crash.boundary, &course);
         let later = later.map_err(|what| format!("in the life after it: {what}"))?;

@@ -5,9 +5,10 @@ use super::life::{Course, live, open};
 use super::oracle::judge;
 use super::trace::Trace;
 use super::{Failure, Mistake, Place};
+use crate::kind::Kind;
 use crate::storage::{Fault, FaultRule, SimulatedStorage};
+use braiddb::Serializable;
 use braiddb::storage::Operation;
-use braiddb::{IndexKind, Serializable};
 
 /// How a lie ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>>
         may_fail: false,
         reopens: false,
         closes: true,
-        index: IndexKind::default(),
+        kind: Kind::default(),
     };
     let lived = live::<Serializable>(&storage, &Trace::default(), 0, &course);
     if storage.faults_injected() == 0 {
@@ -51,7 +52,7 @@ pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>>
         Err(what) => return if says_where(&what) { Ok(Lie::Refused) } else { Err(fails(what)) },
     };
     let (boundary, copy) = (storage.boundary(), copy_of(&storage));
-    match open::<Serializable>(&copy, Mistake::None, seed, IndexKind::default()) {
+    match open::<Serializable>(&copy, Mistake::None, seed, Kind::default()) {
         Err(error) if says_where(&error.to_string()) => Ok(Lie::Refused),
         Err(error) => Err(fails(format!("an error that does not say where: {error}"))),
         Ok((database, stepped)) => {

@@ -9,6 +9,7 @@ use super::scratch::Scratch;
 use super::tables::{Act, Row, TABLES_FIRST, TABLES_MAX, Table};
 use super::trace::{Shared, Trace};
 use crate::Random;
+use crate::kind::Kind;
 use crate::random::front_of;
 use crate::scheduler::Ticks;
 use crate::storage::SimulatedStorage;
@@ -17,7 +18,7 @@ use braiddb::storage::{OpenMode, Storage};
 use braiddb::suspend::Seeded;
 use braiddb::testing::Stepped;
 use braiddb::worker::{Step, Worker, WorkerOptions};
-use braiddb::{ConcurrencyControl, Database, Durability, Error, IndexKind, Options, Result, Txn};
+use braiddb::{ConcurrencyControl, Database, Durability, Error, Options, Result, Txn};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ pub(super) struct Course {
     /// The database is closed at the end.
     pub(super) closes: bool,
     /// The kind of index of tables that are made.
-    pub(super) index: IndexKind,
+    pub(super) kind: Kind,
 }
 
 /// How a recovered database is looked at and used.
@@ -89,12 +90,11 @@ pub(super) fn open<C: ConcurrencyControl>(
     storage: &SimulatedStorage,
     mistake: Mistake,
     seed: u64,
-    index: IndexKind,
+    kind: Kind,
 ) -> Result<(Database<C>, Stepped<C>)> {
     let mut random = Random::new(seed);
     let options = Options {
         workers: 0,
-        index,
         front: front_of(seed),
         log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
         log_buffer_bytes: *random.one_of(&[2048, 8192]),
@@ -103,7 +103,7 @@ pub(super) fn open<C: ConcurrencyControl>(
         log_wait_ms: *random.one_of(&[0, 20]),
         // A row or two to a file, some, all.
         checkpoint_range_bytes: *random.one_of(&[80, 300, 1000, u64::MAX]),
-        ..Options::default()
+        ..kind.options()
     };
     let storage: Arc<dyn Storage> = match mistake {
         Mistake::Storage(careless) => Arc::new(careless.over(storage)),
@@ -120,13 +120,13 @@ pub(super) fn live<C: ConcurrencyControl>(
     boundary: u64,
     course: &Course,
 ) -> Result<Trace, String> {
-    let mut opened = open::<C>(storage, course.mistake, course.seed, course.index);
+    let mut opened = open::<C>(storage, course.mistake, course.seed, course.kind);
     if opened.is_err() && course.may_fail {
         if !course.reopens {
             return Ok(before.clone());
         }
         storage.heal();
-        opened = open::<C>(storage, course.mistake, course.seed, course.index);
+        opened = open::<C>(storage, course.mistake, course.seed, course.kind);
     }
     let (database, stepped) = opened.map_err(|error| format!("the database cannot be opened: {error}"))?;
     let found = judge(before, boundary, &database)?;

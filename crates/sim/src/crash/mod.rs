@@ -50,6 +50,7 @@ pub use lies::{Lie, check_lie};
 pub use place::{Failure, Place};
 
 use crate::Random;
+use crate::kind::Kind;
 use crate::storage::{Fault, FaultRule};
 use braiddb::IndexKind;
 use braiddb::storage::Operation;
@@ -94,8 +95,8 @@ pub struct Settings {
     pub others: bool,
     /// What is done wrong.
     pub mistake: Mistake,
-    /// The kind of index of tables that are made.
-    pub index: IndexKind,
+    /// The kind of database.
+    pub kind: Kind,
 }
 
 /// In so many seeds there is one whose disk fails, and another one whose disk is full now and then.
@@ -111,7 +112,15 @@ impl Settings {
         let (transactions, others) = (random.between(10, 60), seed % SEEDS_PER_FAULT == 1);
         let kinds: Vec<IndexKind> = IndexKind::ordered().collect();
         let index = kinds[(seed / SEEDS_PER_FAULT) as usize % kinds.len()];
-        Settings { seed, states: 250, transactions, fault, others, mistake: Mistake::None, index }
+        Settings {
+            seed,
+            states: 250,
+            transactions,
+            fault,
+            others,
+            mistake: Mistake::None,
+            kind: index.into(),
+        }
     }
 }
 

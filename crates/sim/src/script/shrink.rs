@@ -86,15 +86,16 @@ fn candidates<'r>(script: &'r Script, schedule: &'r Schedule) -> impl Iterator<I
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kind::Kind;
     use crate::script::{generate, holds, play};
     use braid_history::Model;
-    use braiddb::{IndexKind, Snapshot};
+    use braiddb::Snapshot;
 
     /// Proves that what is left of a run still fails, and that nothing more can be left out.
     #[test]
     fn little_is_left() {
         let is_anomaly = |script: &Script, schedule: &Schedule| {
-            let history = play::<Snapshot>(script, schedule, IndexKind::default());
+            let history = play::<Snapshot>(script, schedule, Kind::default());
             history.is_ok_and(|history| !holds(Model::Serializable, script, &history))
         };
         let steps = |script: &Script| script.transactions.iter().map(|one| one.steps.len()).sum::<usize>();

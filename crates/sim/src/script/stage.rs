@@ -11,13 +11,12 @@ use super::actor::{Actor, SPREAD, Values, act, engine_key};
 use super::history::{Described, History};
 use super::policy::{EveryMiss, Phases, Still};
 use super::program::{Place, Script, State};
+use crate::kind::Kind;
 use crate::leak::Leaks;
 use crate::random::{Random, front_of};
 use braiddb::testing::SpinningWaits;
 use braiddb::worker::{Step, Worker, WorkerOptions};
-use braiddb::{
-    ConcurrencyControl, Database, Error, Index, IndexKind, Options, ProjectionOptions, Result, Table, Txn,
-};
+use braiddb::{ConcurrencyControl, Database, Error, Index, Options, ProjectionOptions, Result, Table, Txn};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -123,24 +122,20 @@ impl std::fmt::Display for Schedule {
 pub fn play<C: ConcurrencyControl>(
     script: &Script,
     schedule: &Schedule,
-    index: IndexKind,
+    kind: Kind,
 ) -> Result<History, String> {
     // Caught, so that a failure comes with its script: nothing of the run is used afterwards.
-    catch_unwind(AssertUnwindSafe(|| run::<C>(script, schedule, index))).unwrap_or_else(|payload| {
+    catch_unwind(AssertUnwindSafe(|| run::<C>(script, schedule, kind))).unwrap_or_else(|payload| {
         let message = payload.downcast_ref::<String>().map(String::as_str);
         let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
         Err(format!("a panic: {message}"))
     })
 }
 
-fn run<C: ConcurrencyControl>(
-    script: &Script,
-    schedule: &Schedule,
-    index: IndexKind,
-) -> Result<History, String> {
+fn run<C: ConcurrencyControl>(script: &Script, schedule: &Schedule, kind: Kind) -> Result<History, String> {
     let _spinning = SpinningWaits::begin();
     let Schedule { workers, seed, variant, .. } = *schedule;
-    let mut stage = Stage::<C>::new(script, workers, seed, variant, index)?;
+    let mut stage = Stage::<C>::new(script, workers, seed, variant, kind)?;
     if schedule.moves.iter().any(|each| matches!(each, Move::Phase(_))) {
         stage.part_commits(&schedule.moves);
     }
@@ -205,9 +200,9 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         workers: usize,
         seed: u64,
         variant: Variant,
-        index: IndexKind,
+        kind: Kind,
     ) -> Result<Stage<'s, C>, String> {
-        let options = Options { workers: 0, index, front: front_of(seed), ..Options::default() };
+        let options = Options { workers: 0, front: front_of(seed), ..kind.options() };
         let database: Database<C> = Database::in_memory_with(options, Arc::new(Still)).map_err(words)?;
         let open = |name: &String| database.partitioned_table(name, PARTITION_BITS);
         let tables: Result<Vec<_>> = script.tables.iter().map(open).collect();
@@ -494,7 +489,7 @@ mod tests {
     use super::super::program::Seen;
     use super::super::text::parse;
     use super::*;
-    use braiddb::Snapshot;
+    use braiddb::{IndexKind, Snapshot};
 
     const SCRIPT: &str = "row t[1] = 1\n\
         transaction a\n get t[1]\n commit\n\
@@ -506,8 +501,7 @@ mod tests {
         let script = parse("waits", SCRIPT).unwrap();
         for workers in [1, 2] {
             let mut stage =
-                Stage::<Snapshot>::new(&script, workers, 0, Variant::default(), IndexKind::default())
-                    .unwrap();
+                Stage::<Snapshot>::new(&script, workers, 0, Variant::default(), Kind::default()).unwrap();
             let (may_end, has_ended) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
             let (flag, tables) = (may_end.clone(), stage.tables.clone());
             // Stands for a transaction that waits for another: it takes steps, and gets nowhere.
@@ -537,7 +531,8 @@ mod tests {
     #[test]
     fn who_sets_out_is_left_half_way() {
         let script = parse("half-way", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree).unwrap();
+        let mut stage =
+            Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree.into()).unwrap();
         stage.take(Move::Start(0)).unwrap();
         while stage.actors[0].observed.borrow().begun == 0 {
             stage.settle(1);
@@ -556,7 +551,8 @@ mod tests {
     #[test]
     fn who_never_ends_is_named() {
         let script = parse("never", SCRIPT).unwrap();
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree).unwrap();
+        let mut stage =
+            Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree.into()).unwrap();
         for each in [0, 0, 1, 1] {
             stage.take(Move::Step(each)).unwrap(); // nothing settles in between
         }
@@ -570,7 +566,7 @@ mod tests {
         let fault = play::<Snapshot>(
             &script,
             &Schedule { moves: Vec::new(), workers: 0, seed: 0, variant: Variant::default() },
-            IndexKind::default(),
+            Kind::default(),
         )
         .unwrap_err();
         assert!(fault.starts_with("a panic: "), "{fault}");
@@ -586,7 +582,8 @@ mod tests {
         let mut moves = vec![Move::Step(0)];
         moves.extend([Move::Fill, Move::Clear].repeat(8));
         moves.extend([0, 1, 1, 1].map(Move::Step));
-        let mut stage = Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree).unwrap();
+        let mut stage =
+            Stage::<Snapshot>::new(&script, 1, 0, Variant::default(), IndexKind::BTree.into()).unwrap();
         for each in &moves {
             stage.take(*each).unwrap();
             assert!(stage.settle(LOOKS_OF_FILL_MAX));
@@ -598,7 +595,7 @@ mod tests {
             play::<Snapshot>(
                 &script,
                 &Schedule { moves, workers: 1, seed: 0, variant: Variant::default() },
-                IndexKind::BTree
+                IndexKind::BTree.into()
             )
             .is_ok()
         );
@@ -614,7 +611,7 @@ mod tests {
         let history = play::<Snapshot>(
             &script,
             &Schedule { moves, workers: 2, seed: 0, variant: Variant::default() },
-            IndexKind::BTree,
+            IndexKind::BTree.into(),
         )
         .unwrap();
         let rows = Seen::Rows(vec![(1, 1), (2, 2)]);

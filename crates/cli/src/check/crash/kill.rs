@@ -5,10 +5,10 @@
 //! there, and starts the next child on the same directory.
 
 use braid_bench::temporary::Directory;
-use braid_sim::Random;
+use braid_sim::{Kind, Random};
 use braiddb::metrics::SystemClock;
 use braiddb::storage::FileStorage;
-use braiddb::{ConcurrencyControl, Database, Error, IndexKind, Options, Table, Transaction, Txn};
+use braiddb::{AnyScheme, Database, Error, IndexKind, Options, SchemeName, Table, Transaction, Txn};
 use clap::Args;
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -44,42 +44,6 @@ pub struct Kills {
     pub lost: Vec<(String, String)>,
 }
 
-/// What the databases are like whose processes are killed.
-#[derive(Clone, Copy, Debug)]
-pub struct Kind {
-    /// The scheme of concurrency control, as in the engine's table.
-    pub cc: &'static str,
-    /// Of all tables.
-    pub index: IndexKind,
-}
-
-/// How what a killed process has left is judged.
-type Judge = fn(&Path, IndexKind, &Acknowledged, &mut BTreeMap<u64, u64>) -> Result<(), String>;
-
-/// What is different from scheme to scheme.
-struct Under {
-    cc: &'static str,
-    judge: Judge,
-    child: fn(&ChildArgs) -> Result<(), Box<dyn std::error::Error>>,
-}
-
-macro_rules! all {
-    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
-        const ALL: &[Under] = &[$(Under {
-            cc: $name,
-            judge: judge::<braiddb::$scheme>,
-            child: child_under::<braiddb::$scheme>,
-        }),*];
-    };
-}
-braid_schemes::built_schemes!(all);
-
-fn under(cc: &str) -> Result<&'static Under, String> {
-    ALL.iter()
-        .find(|under| under.cc == cc)
-        .ok_or_else(|| braid_schemes::not_built(cc).unwrap_or_else(|| format!("there is no scheme {cc}")))
-}
-
 /// Kills `kills` processes; ends with the first loss, and leaves the directory in which it is. `kinds` take turns from one
 /// directory to the next.
 pub fn kill(
@@ -110,7 +74,7 @@ pub fn kill(
                 for (_, again) in &mut all.lost {
                     *again = format!(
                         "kills depend on time; the directory is {path}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --cc {} --index {}",
-                        kind.cc,
+                        kind.scheme,
                         kind.index.name()
                     );
                 }
@@ -132,7 +96,6 @@ fn kill_some(
     all: &mut Kills,
     bar: &ProgressBar,
 ) -> io::Result<()> {
-    let judge = under(kind.cc).map_err(io::Error::other)?.judge;
     let mut last = BTreeMap::new();
     for _ in 0..count {
         let (acknowledged, renamed) = kill_one(directory, kind, random)?;
@@ -142,7 +105,7 @@ fn kill_some(
         all.in_checkpoints += u64::from(has_unfinished_checkpoint(directory)?);
         all.acknowledged += acknowledged.values().map(|(_, count)| count).sum::<u64>();
         bar.inc(1);
-        if let Err(what) = judged.and_then(|()| judge(directory, kind.index, &acknowledged, &mut last)) {
+        if let Err(what) = judged.and_then(|()| judge(directory, kind, &acknowledged, &mut last)) {
             all.lost.push((format!("after kill {}: {what}", all.kills), String::new()));
             break;
         }
@@ -161,15 +124,14 @@ fn kill_one(
 ) -> io::Result<(Acknowledged, Option<Renamed>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["check", "crash-child", "--seed", &random.any().to_string()]);
-    command.args(["--cc", kind.cc, "--index", kind.index.name(), "--directory"]).arg(directory);
+    command.args(["--cc", kind.scheme.name(), "--index", kind.index.name(), "--directory"]).arg(directory);
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let (first, has_begun) = channel();
     let lines = process.stdout.take().expect("it is piped");
     let reader = thread::spawn(move || read(lines, &first));
     // Some are killed while they recover, most while they commit.
     let has_begun = random.chance(80) && has_begun.recv_timeout(PATIENCE).is_ok();
-    let renamed =
-        (has_begun && random.chance(20)).then(|| Renamed::make(directory, kind.index)).transpose()?;
+    let renamed = (has_begun && random.chance(20)).then(|| Renamed::make(directory, kind)).transpose()?;
     thread::sleep(Duration::from_micros(random.below(40_000)));
     end(&mut process)?;
     let acknowledged = reader.join().expect("reading does not panic");
@@ -180,8 +142,8 @@ fn kill_one(
 struct Renamed {
     path: PathBuf,
     moved: PathBuf,
-    other: Database,
-    index: IndexKind,
+    other: Database<AnyScheme>,
+    kind: Kind,
 }
 
 impl Renamed {
@@ -189,13 +151,13 @@ impl Renamed {
     const ROWS: u64 = 500;
 
     /// Renames the directory, and makes the other database, whose checkpoints and segments come and go as well.
-    fn make(path: &Path, index: IndexKind) -> io::Result<Renamed> {
+    fn make(path: &Path, kind: Kind) -> io::Result<Renamed> {
         let moved = path.with_extension("moved");
         std::fs::rename(path, &moved)?;
-        let other = Database::open(path, options(index)).and_then(|other| {
+        let other = open(path, kind).and_then(|other| {
             let table: Table<u64, [u8]> = other.table("other")?;
             for part in 0..5 {
-                let put = async move |tx: &Txn| {
+                let put = async move |tx: &Txn<AnyScheme>| {
                     for key in (0..Renamed::ROWS).filter(|key| key % 5 == part) {
                         tx.put(table, key, &filler_of(key, part)).await?;
                     }
@@ -206,14 +168,14 @@ impl Renamed {
             }
             Ok(other)
         });
-        Ok(Renamed { path: path.into(), moved, other: other.map_err(io::Error::other)?, index })
+        Ok(Renamed { path: path.into(), moved, other: other.map_err(io::Error::other)?, kind })
     }
 
     /// When the process has been killed: the other database is whole, and leaves its place to the directory that had it.
     fn judge(self) -> Result<(), String> {
-        let Renamed { path, moved, other, index } = self;
+        let Renamed { path, moved, other, kind } = self;
         let judged = other.close().and_then(|()| {
-            let other = Database::open(&path, options(index))?;
+            let other = open(&path, kind)?;
             let table: Table<u64, [u8]> = other.table("other")?;
             let snapshot = other.begin()?;
             for key in 0..Renamed::ROWS {
@@ -273,14 +235,14 @@ fn has_unfinished_checkpoint(directory: &Path) -> io::Result<bool> {
 
 /// Opens what a killed process has left: each client's transactions are there without a gap, up to the last that was
 /// acknowledged or the one after it, each of them as a whole. `last` are those that were there after the kill before.
-fn judge<C: ConcurrencyControl>(
+fn judge(
     directory: &Path,
-    index: IndexKind,
+    kind: Kind,
     acknowledged: &Acknowledged,
     last: &mut BTreeMap<u64, u64>,
 ) -> Result<(), String> {
     let text = |error: Error| format!("the database cannot be opened and read: {error}");
-    let database = open::<C>(directory, index).map_err(text)?;
+    let database = open(directory, kind).map_err(text)?;
     let tables = Tables::open(&database).map_err(text)?;
     let Rows { journal, present, balances } = tables.rows(&database).map_err(text)?;
     let (mut found, mut expected) = (BTreeMap::new(), BTreeMap::new());
@@ -316,19 +278,18 @@ fn judge<C: ConcurrencyControl>(
     Ok(())
 }
 
-fn open<C: ConcurrencyControl>(directory: &Path, index: IndexKind) -> Result<Database<C>, Error> {
+fn open(directory: &Path, kind: Kind) -> Result<Database<AnyScheme>, Error> {
     let storage = Arc::new(FileStorage::create(directory)?);
-    Database::open_with(storage, options(index), Arc::new(SystemClock::default()), &mut |_| {})
+    Database::open_with(storage, options(kind), Arc::new(SystemClock::default()), &mut |_| {})
 }
 
-fn options(index: IndexKind) -> Options {
+fn options(kind: Kind) -> Options {
     Options {
-        index,
         workers: 2,
         pin_workers: false,
         log_segment_bytes: 64 << 10,
         checkpoint_log_bytes: 64 << 10,
-        ..Options::default()
+        ..kind.options()
     }
 }
 
@@ -354,9 +315,9 @@ fn gone() -> Error {
 }
 
 /// The keys of a table, as tools read them: in any order. A key is `NUMBERS` numbers.
-fn keys<C: ConcurrencyControl, const NUMBERS: usize>(
-    database: &Database<C>,
-    snapshot: &Transaction<C>,
+fn keys<const NUMBERS: usize>(
+    database: &Database<AnyScheme>,
+    snapshot: &Transaction<AnyScheme>,
     table: &str,
 ) -> Result<Vec<[u64; NUMBERS]>, Error> {
     let raw = database.raw_table(table).ok_or_else(|| Error::user(format!("table {table} is gone")))?;
@@ -376,12 +337,12 @@ fn transfer_of(transfer: u64) -> [(u64, i64); 2] {
 }
 
 impl Tables {
-    fn open<C: ConcurrencyControl>(database: &Database<C>) -> Result<Tables, Error> {
+    fn open(database: &Database<AnyScheme>) -> Result<Tables, Error> {
         let (journal, last) = (database.table("journal")?, database.table("last")?);
         Ok(Tables { journal, last, accounts: database.table("accounts")? })
     }
 
-    fn rows<C: ConcurrencyControl>(self, database: &Database<C>) -> Result<Rows, Error> {
+    fn rows(self, database: &Database<AnyScheme>) -> Result<Rows, Error> {
         let (mut journal, mut present, mut balances) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let snapshot = database.begin()?;
         for [client, number] in keys(database, &snapshot, "journal")? {
@@ -405,13 +366,7 @@ impl Tables {
     }
 
     /// A client's next transaction.
-    async fn commit<C: ConcurrencyControl>(
-        self,
-        tx: &Txn<C>,
-        client: u64,
-        number: u64,
-        transfer: u64,
-    ) -> Result<(), Error> {
+    async fn commit(self, tx: &Txn<AnyScheme>, client: u64, number: u64, transfer: u64) -> Result<(), Error> {
         tx.insert(self.journal, (client, number), transfer).await?;
         tx.delete(self.last, (client, number - 1)).await?;
         tx.insert(self.last, (client, number), &filler_of(client, number)).await?;
@@ -437,16 +392,12 @@ pub struct ChildArgs {
     #[arg(long)]
     index: IndexKind,
     #[arg(long)]
-    cc: String,
+    cc: SchemeName,
 }
 
 /// The child: commits, and says what was acknowledged, until it is killed.
 pub fn child(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
-    (under(&args.cc)?.child)(args)
-}
-
-fn child_under<C: ConcurrencyControl>(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
-    let database = open::<C>(&args.directory, args.index)?;
+    let database = open(&args.directory, Kind { scheme: args.cc, index: args.index })?;
     let tables = Tables::open(&database)?;
     let present = tables.rows(&database)?.present;
     thread::scope(|scope| {
@@ -469,8 +420,8 @@ fn child_under<C: ConcurrencyControl>(args: &ChildArgs) -> Result<(), Box<dyn st
     })
 }
 
-fn commit_for_ever<C: ConcurrencyControl>(
-    database: &Database<C>,
+fn commit_for_ever(
+    database: &Database<AnyScheme>,
     tables: Tables,
     (client, mut number): (u64, u64),
     mut random: Random,
@@ -489,16 +440,15 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
-    use braiddb::Serializable;
 
     /// Proves that what was acknowledged and is not there is a loss, and so are gaps, torn transactions, more than was
     /// answered, and wrong sums; and that what is there as it should be is none.
     #[test]
     fn losses_are_told() {
         let directory = std::env::temp_dir().join(format!("braid-kill-test-{}", std::process::id()));
-        let judged = |acknowledged: u64, change: &dyn Fn(&Database, Tables)| {
+        let judged = |acknowledged: u64, change: &dyn Fn(&Database<AnyScheme>, Tables)| {
             let _ = std::fs::remove_dir_all(&directory);
-            let database = Database::open(&directory, options(IndexKind::BTree)).unwrap();
+            let database = open(&directory, IndexKind::BTree.into()).unwrap();
             let tables = Tables::open(&database).unwrap();
             for number in 1..=3 {
                 let done = database.run(async move |tx| tables.commit(tx, 0, number, number * 1001).await);
@@ -507,16 +457,16 @@ mod tests {
             change(&database, tables);
             database.close().unwrap();
             let acknowledged = BTreeMap::from([(0, (acknowledged, 1))]);
-            judge::<Serializable>(&directory, IndexKind::BTree, &acknowledged, &mut BTreeMap::new())
+            judge(&directory, IndexKind::BTree.into(), &acknowledged, &mut BTreeMap::new())
         };
-        let nothing = |_: &Database, _: Tables| {};
+        let nothing = |_: &Database<AnyScheme>, _: Tables| {};
         assert_eq!((judged(3, &nothing), judged(2, &nothing)), (Ok(()), Ok(())));
         let whatever = |what: &str, result: Result<(), String>| {
             assert!(result.as_ref().is_err_and(|error| error.contains(what)), "{result:?}");
         };
         whatever("acknowledged", judged(4, &nothing));
         whatever("only 1 were answered", judged(1, &nothing));
-        let changed = |change: fn(&braiddb::Transaction, Tables) -> Result<(), Error>| {
+        let changed = |change: fn(&Transaction<AnyScheme>, Tables) -> Result<(), Error>| {
             judged(3, &|database, tables| {
                 let transaction = database.begin().unwrap();
                 change(&transaction, tables).unwrap();

@@ -1,26 +1,27 @@
-//! A function for each scheme that uses each of the engine's operations.
+//! The engine's operations, compiled once for debug builds of programs and tests.
+//!
+//! The engine is generic, so each program that uses it would compile it. A crate that is compiled with `opt-level` 0 or 1 uses the functions that a
+//! crate which it depends on has compiled for the same types. So this module uses each operation under the default scheme.
+//! It never runs. (Release builds do not share, and leave it out.)
 
-use braiddb::metrics::SystemClock;
-use braiddb::storage::MemoryStorage;
-use braiddb::{ConcurrencyControl, Database, Options, Result, Table, Transaction, Txn};
+use crate::cc::{ConcurrencyControl, Serializable};
+use crate::db::Database;
+use crate::error::Result;
+use crate::metrics::SystemClock;
+use crate::options::Options;
+use crate::storage::MemoryStorage;
+use crate::table::Table;
+use crate::txn::{Transaction, Txn};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-macro_rules! instances {
-    ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
-        #[doc = concat!("The operations under `", $name, "`.")]
-        ///
-        /// # Errors
-        ///
-        /// Those of the operations.
-        pub fn $module() -> Result<()> {
-            operations::<braiddb::$scheme>()
-        }
-    )*};
+/// Uses each operation under the default scheme.
+pub fn use_default() -> Result<()> {
+    use_all::<Serializable>()
 }
-braiddb::schemes!(instances);
 
-fn operations<C: ConcurrencyControl>() -> Result<()> {
+/// Uses each operation under a scheme. A crate that calls this compiles them for the crates that depend on it.
+pub fn use_all<C: ConcurrencyControl>() -> Result<()> {
     let clock = Arc::new(SystemClock::default());
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let in_memory = Database::<C>::in_memory_with(Options::default(), clock.clone())?;
