@@ -4,13 +4,17 @@
 //! `command` is the command line. `suite` is the harness of all `workloads`, `experiments` are other measurements,
 //! `lines` runs command lines as text, `cc` compares schemes in a grid of `cells`, `indexes` compares kinds of index, `beside` shows
 //! what these two have found, `paper` has the presets for figures of papers, and `report` shows results.
+//!
+//! What the programs `braid` and `braid-lab` share is here as well: `ending`, `temporary` and `text`.
 #![deny(unsafe_code)]
 
 pub mod args;
 pub mod distribution;
+pub mod ending;
 pub mod report;
 pub mod scheme;
 pub mod temporary;
+pub mod text;
 pub mod workloads;
 
 mod beside;

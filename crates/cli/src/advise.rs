@@ -4,7 +4,7 @@ mod groups;
 mod workload;
 
 use crate::database::open::Failure;
-use crate::sim::grouped;
+use braid_bench::text::grouped;
 use clap::Args;
 use groups::{Advice, Group, LINE_BYTES};
 use serde_json::json;

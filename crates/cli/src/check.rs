@@ -1,12 +1,9 @@
-//! `braid check`: checks of the engine's guarantees, and of the files of a database.
+//! `braid check`: checks of the files of a database. (`braid-lab check` has those of the engine's guarantees.)
 
-mod crash;
 mod database;
-mod isolation;
-mod tpcc;
 
+use braid_bench::ending::Failure;
 use clap::{Args, Subcommand};
-use std::error::Error;
 
 /// What to check.
 #[derive(Args, Debug)]
@@ -17,27 +14,13 @@ pub struct CheckArgs {
 
 #[derive(Subcommand, Debug)]
 enum CheckCommand {
-    /// Known anomalies in every interleaving, random transactions, and simulated histories, each judged by the
-    /// scheme's guarantee
-    Isolation(isolation::IsolationArgs),
     /// Every file of a database on disk, its checkpoints and its log, and that the database can be opened
     Db(database::DatabaseArgs),
-    /// Crashes at every operation of a simulated disk, and processes that are killed: nothing acknowledged is lost
-    Crash(crash::CrashArgs),
-    /// TPC-C in every mix and mode under every scheme, and its twelve consistency conditions after each run
-    Tpcc(tpcc::TpccArgs),
-    /// The process that `crash` kills
-    #[command(hide = true)]
-    CrashChild(crash::ChildArgs),
 }
 
-/// Runs the command. A broken guarantee is an error, after everything was printed.
-pub fn check(args: &CheckArgs) -> Result<(), Box<dyn Error>> {
+/// Runs the command. Damage is an error, after everything was printed.
+pub fn check(args: &CheckArgs) -> Result<(), Failure> {
     match &args.command {
-        CheckCommand::Isolation(args) => isolation::isolation(args),
         CheckCommand::Db(args) => database::database(args),
-        CheckCommand::Crash(args) => crash::crash(args),
-        CheckCommand::Tpcc(args) => tpcc::tpcc(args),
-        CheckCommand::CrashChild(args) => crash::child(args),
     }
 }

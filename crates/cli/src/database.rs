@@ -16,5 +16,3 @@ pub mod stats;
 pub mod progress;
 mod text;
 mod types;
-
-pub use text::printable;

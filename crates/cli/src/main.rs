@@ -6,14 +6,11 @@
 mod advise;
 mod check;
 mod database;
-mod ending;
 mod help;
 mod history;
-mod parallel;
-mod sim;
 
+use braid_bench::ending;
 use clap::{CommandFactory, Parser, Subcommand};
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Boxed coroutines of the papers' variants allocate much; a slow allocator would make them look worse than
@@ -37,9 +34,7 @@ struct Cli {
 enum Command {
     /// Measures the engine: without a subcommand, the gain of interleaving on this machine, in under three minutes
     Bench(braid_bench::BenchArgs),
-    /// Runs the engine under a seeded scheduler and checks its guarantees; a violation's seed replays it exactly
-    Sim(sim::SimArgs),
-    /// Checks the engine's guarantees, or the files of a database on disk
+    /// Checks the files of a database on disk
     Check(check::CheckArgs),
     /// Copies a database on disk, which may be in use
     Backup(database::backup::BackupArgs),
@@ -78,29 +73,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(asked) => {
-            let _ = asked.print(); // the pipe may be closed
-            return if asked.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-        }
-    };
-    ending::remove_on_interrupt();
-    match ending::quietly(|| run(&cli.command)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if ending::is_unread(&*error) => ExitCode::from(ending::UNREAD),
-        Err(error) => {
-            let said = error.to_string();
-            let _ = writeln!(io::stderr(), "braid: {}", database::printable(&said)); // closed as well, perhaps
-            error.downcast_ref().map_or(ExitCode::FAILURE, |coded: &ending::Coded| ExitCode::from(coded.code))
-        }
-    }
+    ending::run(|cli: &Cli| run(&cli.command))
 }
 
-fn run(command: &Command) -> Result<(), database::open::Failure> {
+fn run(command: &Command) -> Result<(), ending::Failure> {
     match command {
         Command::Bench(args) => braid_bench::run(args).map_err(Into::into),
-        Command::Sim(args) => sim::simulate(args),
         Command::Check(args) => check::check(args),
         Command::History(args) => history::history(args),
         Command::Backup(args) => database::backup::backup(args),
@@ -122,19 +100,6 @@ fn run(command: &Command) -> Result<(), database::open::Failure> {
     }
 }
 
-/// The kind of index of this name, for commands that scan their tables.
-fn ordered_index(name: &str) -> Result<braiddb::IndexKind, String> {
-    let kind: braiddb::IndexKind = name.parse()?;
-    if kind.is_ordered() {
-        return Ok(kind);
-    }
-    let names: Vec<_> = braiddb::IndexKind::ordered().map(braiddb::IndexKind::name).collect();
-    Err(format!(
-        "this command scans its tables, and {name} keeps no order of keys: take one of {}",
-        names.join(", ")
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,22 +110,12 @@ mod tests {
         Cli::command().debug_assert();
         assert!(Cli::try_parse_from(["braid", "bench"]).is_ok());
         assert!(
-            Cli::try_parse_from(["braid", "sim", "--seed", "7", "--seeds", "10", "--workers", "2"]).is_ok()
-        );
-        assert!(
             Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "10K,1M", "--workers", "all"])
                 .is_ok()
         );
         assert!(Cli::try_parse_from(["braid", "bench", "ycsb", "--records", "many"]).is_err());
-        assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "snapshot"]).is_ok());
-        assert!(Cli::try_parse_from(["braid", "check", "isolation", "--scheme", "none"]).is_err());
-        let refused = Cli::try_parse_from(["braid", "check", "isolation", "--index", "cuckoo"]).map(|_| ());
-        assert!(refused.is_err_and(|error| error.to_string().contains("take one of masstree, btree")));
-        assert!(Cli::try_parse_from(["braid", "check", "crash", "--index", "cuckoo"]).is_ok());
-        assert!(
-            Cli::try_parse_from(["braid", "check", "crash", "--seed", "7", "--replay", "12:3/4:5"]).is_ok()
-        );
-        assert!(Cli::try_parse_from(["braid", "check", "crash", "--replay", "12"]).is_err());
+        assert!(Cli::try_parse_from(["braid", "check", "db", "a", "--json"]).is_ok());
+        assert!(Cli::try_parse_from(["braid", "check", "isolation"]).is_err());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "strict"]).is_ok());
         assert!(Cli::try_parse_from(["braid", "history", "check", "a.jsonl", "--model", "lax"]).is_err());
         assert!(Cli::try_parse_from(["braid", "advise", "a.json", "--json"]).is_ok());

@@ -14,7 +14,7 @@ fn shells_know_the_commands() {
     // Proves that the scripts of all shells have the commands, also those of commands, and their flags.
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = printed(&["completions", shell]);
-        for word in ["salvage", "isolation", "durability"] {
+        for word in ["salvage", "ycsb", "durability"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
@@ -28,6 +28,6 @@ fn man_knows_the_commands() {
     let page = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
     assert!(page("braid.1").contains("main\\-memory database engine"));
     assert!(page("braid-scan.1").contains("\\-\\-reverse"));
-    assert!(page("braid-check-isolation.1").contains("\\-\\-cc"));
+    assert!(page("braid-check-db.1").contains("\\-\\-json"));
     std::fs::remove_dir_all(directory).unwrap();
 }

@@ -9,7 +9,7 @@
 //! [`storage`] is a disk that crashes and fails as the contract of [`braiddb::storage`] allows.
 //!
 //! A [`Workload`] says what the transactions do and what must hold; a [`Scheme`] names the concurrency control that
-//! they run under and what that promises. Called by the command `braid sim` and by tests.
+//! they run under and what that promises. Called by the command `braid-lab sim` and by tests.
 //!
 //! ```
 //! use braid_sim::{SCHEMES, Settings, WorkloadId};

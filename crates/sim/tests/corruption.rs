@@ -1,5 +1,5 @@
 //! Closed databases with files that are missing, cut off, overwritten or exchanged: all is there, or an error names the
-//! file. (`braid check crash --corruptions` goes on with further seeds.)
+//! file. (`braid-lab check crash --corruptions` goes on with further seeds.)
 
 use braid_sim::crash::{CORRUPTIONS_PER_SEED, Corruptions, Mistake, check_corruptions};
 use braiddb::testing::PlantedDurability as Engine;

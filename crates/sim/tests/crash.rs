@@ -1,5 +1,5 @@
 //! Durable databases on a disk that crashes, fails and lies: nothing that was acknowledged is lost.
-//! (`braid check crash` goes on with further seeds.)
+//! (`braid-lab check crash` goes on with further seeds.)
 
 use braid_sim::crash::{Lie, Report, Settings, check_lie};
 use braid_sim::storage::{Fault, FaultRule};

@@ -21,7 +21,7 @@ fn assert_none(failures: &[braid_sim::script::Failure]) {
 }
 
 /// Proves that a scheme of each promise to readers shows the anomalies that it allows, and no others, over every interleaving; and
-/// that every history is what the scheme promises. (`braid check isolation --cc all` does so for each scheme.)
+/// that every history is what the scheme promises. (`braid-lab check isolation --cc all` does so for each scheme.)
 #[test]
 fn every_interleaving() {
     for scheme in &[Scheme::named("serializable").expect("the engine has it"), snapshot()] {

@@ -19,6 +19,7 @@ const SOURCES: &[&str] = &[
     "crates/cli/src/",
     "crates/derive/src/",
     "crates/history/src/",
+    "crates/lab-cli/src/",
     "crates/sim/src/",
     "crates/tpcc/src/",
     "crates/xtask/src/",

@@ -3,7 +3,7 @@
 use crate::database::open::{Failure, advise, existing};
 use crate::database::progress::Watched;
 use crate::database::salvage::{cut, damage};
-use crate::sim::grouped;
+use braid_bench::text::grouped;
 use braiddb::tools::{OpenCheck, Verification};
 use clap::Args;
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! `braid changes`: what was committed, as far as the log has it.
 
 use super::open::{Failure, read};
-use super::text::{Column, printable_json};
+use super::text::Column;
+use braid_bench::text::printable_json;
 use braiddb::TableInfo;
 use braiddb::changes::{Change, ChangeKind, ChangePosition, ChangedTable, ChangedTransaction};
 use clap::Args;

@@ -2,7 +2,7 @@
 
 use super::look::{count, find};
 use super::open::{Failure, existing, open_or_create};
-use crate::sim::grouped;
+use braid_bench::text::grouped;
 use clap::Args;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;

@@ -2,7 +2,8 @@
 
 use super::open::{Failure, read};
 use super::progress::Written;
-use super::text::{Column, printable_json};
+use super::text::Column;
+use braid_bench::text::printable_json;
 use braiddb::futures::RawRows;
 use braiddb::tools::RawTable;
 use braiddb::{Database, IndexInfo, TableInfo};
@@ -198,6 +199,14 @@ fn write_json<W: Write>(
     Ok(count)
 }
 
+/// The error of the output in an error of CSV, by whose kind a closed pipe is known.
+fn of_output(error: csv::Error) -> io::Error {
+    match error.kind() {
+        csv::ErrorKind::Io(inner) => io::Error::new(inner.kind(), inner.to_string()),
+        _ => io::Error::other(error),
+    }
+}
+
 /// `is_counted`: the number of rows comes at the end.
 fn write_csv<W: Write>(
     info: &TableInfo,
@@ -215,7 +224,7 @@ fn write_csv<W: Write>(
         value += &info.definitions.join(DEFINITION_END);
     }
     let counted = if is_counted { COUNTED } else { "" };
-    csv.write_record([format!("{counted}{key}{}", info.key_type), value])?;
+    csv.write_record([format!("{counted}{key}{}", info.key_type), value]).map_err(of_output)?;
     let mut count = 0u64;
     while let Some((key, value)) = rows.next()? {
         let (Some(key), Some(value)) = (keys.cell(&key), values.cell(value)) else {
@@ -225,12 +234,12 @@ fn write_csv<W: Write>(
             )
             .into());
         };
-        csv.write_record([key, value])?;
+        csv.write_record([key, value]).map_err(of_output)?;
         csv.get_ref().row();
         count += 1;
     }
     if is_counted {
-        csv.write_record([format!("{ROWS}{count}")])?;
+        csv.write_record([format!("{ROWS}{count}")]).map_err(of_output)?;
     }
     Ok(csv.flush()?)
 }

@@ -2,7 +2,7 @@
 
 use super::look::count;
 use super::open::{Failure, existing, read};
-use crate::sim::grouped;
+use braid_bench::text::grouped;
 use braiddb::Database;
 use braiddb::checkpoint::Identity;
 use braiddb::recovery::Recovery;

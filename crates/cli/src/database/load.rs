@@ -13,8 +13,8 @@ mod trailer;
 
 use super::dump::Format;
 use super::open::{Failure, open_or_create};
-use crate::ending::{self, Coded, INTERRUPTED};
-use crate::sim::grouped;
+use braid_bench::ending::{self, Coded, INTERRUPTED};
+use braid_bench::text::grouped;
 use braiddb::Database;
 use clap::Args;
 use input::Input;

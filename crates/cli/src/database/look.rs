@@ -4,9 +4,10 @@ pub use super::dump::count;
 
 use super::dump::{Format, chosen, index_json, write_rows};
 use super::open::{Failure, read};
-use super::text::{Column, line_of, printable_json};
-use crate::ending::{Coded, NO_ROW};
-use crate::sim::grouped;
+use super::text::Column;
+use braid_bench::ending::{Coded, NO_ROW};
+use braid_bench::text::grouped;
+use braid_bench::text::{line_of, printable_json};
 use braiddb::tools::RawTable;
 use braiddb::{Database, Front, TableInfo, Transaction, Txn};
 use clap::Args;

@@ -1,6 +1,6 @@
 //! Opening the database in a directory, with a progress bar where a terminal shows it.
 
-pub use crate::ending::Failure;
+pub use braid_bench::ending::Failure;
 
 use super::progress::Watched;
 use braiddb::checkpoint::{self, Identity};

@@ -2,7 +2,7 @@
 
 use super::open::{Failure, advise, empty, existing};
 use super::progress::Watched;
-use crate::sim::grouped;
+use braid_bench::text::grouped;
 use braiddb::Options;
 use braiddb::metrics::SystemClock;
 use braiddb::recovery::{Past, Restoration};

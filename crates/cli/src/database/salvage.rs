@@ -2,7 +2,7 @@
 
 use super::open::{Failure, advise, create, existing};
 use super::progress::Watched;
-use crate::sim::grouped;
+use braid_bench::text::grouped;
 use braiddb::recovery::{Cut, Damage};
 use braiddb::tools::{Salvage, SalvageOptions, SalvagedTable};
 use clap::Args;

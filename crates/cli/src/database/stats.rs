@@ -4,8 +4,8 @@ mod reading;
 mod watch;
 
 use super::open::Failure;
-use crate::ending;
-use crate::sim::grouped;
+use braid_bench::ending;
+use braid_bench::text::grouped;
 use braiddb::metrics::{LogCondition, Statistics};
 use clap::Args;
 use indicatif::{HumanBytes, HumanDuration};

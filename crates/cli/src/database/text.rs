@@ -7,6 +7,7 @@
 mod tests;
 
 use super::types::{Content, Kind, Named, OPAQUE, OneOf, Shape, Shapes, Variant};
+use braid_bench::text::printable_json;
 use braiddb::{Key, TableInfo};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -22,39 +23,6 @@ pub type Wrong = String;
 
 /// In the object of a struct or an enum, what names its version. (A field cannot have this name.)
 const VERSION: &str = "@version";
-
-/// Text for a terminal: control characters but the ends of lines are escaped as in JSON.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    escape(text, |char| char.is_control() && char != '\n')
-}
-
-/// The same on one line.
-pub fn line_of(text: &str) -> Cow<'_, str> {
-    escape(text, char::is_control)
-}
-
-/// JSON whose strings have no control characters. (Those that JSON itself does not allow in strings are escaped already.)
-pub fn printable_json(json: &str) -> Cow<'_, str> {
-    escape(json, |char| char.is_control() && !char.is_ascii_whitespace())
-}
-
-fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // (All others begin with other bytes.)
-    if !text.bytes().any(|byte| byte < b' ' || byte == 0x7f || byte == 0xc2) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for char in text.chars() {
-        match char {
-            char if !is_escaped(char) => out.push(char),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            char => write!(out, "\\u{:04x}", u32::from(char)).expect("a string takes everything"),
-        }
-    }
-    Cow::Owned(out)
-}
 
 /// Whether bytes are those of keys, whose order is the keys', or of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@
 //!
 //! `tables`, `plan` and `scratch` are the workload, `trace` is the record of it. `life` runs it, `oracle` judges what was recovered, `explore`
 //! chooses the states to look at, `others` takes room on the disk, `careless` has mistakes that must be found. `corrupt` has no crashes: databases that were closed,
-//! with files that are not any more what they were. Called by `braid check crash` and by tests.
+//! with files that are not any more what they were. Called by `braid-lab check crash` and by tests.
 //!
 //! ```
 //! use braid_sim::crash::{Settings, check};

@@ -2,7 +2,7 @@
 
 use super::super::workload::Field;
 use super::*;
-use braid_sim::Random;
+use braid_history::generate::Random;
 
 /// Up to this share of a cost may be rounding.
 const ROUNDING: f64 = 1e-9;

@@ -1,7 +1,7 @@
 //! The input of `braid load`: a file or the standard input, with a check that it ends where it should.
 
 use crate::database::progress::Bytes;
-use crate::ending::{self, Failure};
+use braid_bench::ending::{self, Failure};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

@@ -4,7 +4,8 @@
 //! of two rows with one key the later wins.
 
 use super::stopped::Stopped;
-use crate::database::text::{Column, printable};
+use crate::database::text::Column;
+use braid_bench::text::printable;
 use braiddb::tools::RawTable;
 use braiddb::{Database, Error, Handle, IndexInfo, KEY_BYTES_MAX, TableInfo, Txn, VALUE_BYTES_MAX};
 use std::collections::HashMap;

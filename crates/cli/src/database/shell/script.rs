@@ -3,8 +3,8 @@
 use super::session::{Next, Session, UNDONE};
 use crate::database::load::LINE_BYTES_MAX;
 use crate::database::open::Failure;
-use crate::database::printable;
-use crate::ending;
+use braid_bench::ending;
+use braid_bench::text::printable;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
 /// Does what the lines say, up to the last one or `exit`, and says on standard error what of it has failed. A command that fails undoes

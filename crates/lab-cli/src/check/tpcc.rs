@@ -1,4 +1,4 @@
-//! `braid check tpcc`: TPC-C in every mix and mode under every scheme, and its consistency conditions after each run.
+//! `braid-lab check tpcc`: TPC-C in every mix and mode under every scheme, and its consistency conditions after each run.
 
 use braid_bench::args::{DurabilityKind, Mode, processors};
 use braid_bench::scheme::Cc;

@@ -1,7 +1,8 @@
-//! `braid check isolation`: the known anomalies in every interleaving, random scripts, and simulated histories.
+//! `braid-lab check isolation`: the known anomalies in every interleaving, random scripts, and simulated histories.
 
 use crate::parallel::in_order;
-use crate::sim::{Schemes, grouped, replay, schemes};
+use crate::sim::{Schemes, replay, schemes};
+use braid_bench::text::grouped;
 use braid_sim::script::{Failure, RandomReport, SPECS, SpecReport, check_random, check_script, spec};
 use braid_sim::{Isolation, Report, Scheme, Settings, Violation, WorkloadId};
 use braiddb::{IndexKind, SchemeName};
@@ -187,7 +188,7 @@ impl Findings {
     fn broken(&self) -> Vec<(String, String)> {
         let command = {
             let Scheme { name, index, .. } = self.scheme;
-            format!("braid check isolation --cc {name} --index {}", index.name())
+            format!("braid-lab check isolation --cc {name} --index {}", index.name())
         };
         let script = |failure: &Failure| {
             let again = match failure.seed {
@@ -371,7 +372,7 @@ mod tests {
         let (broken, text) = (findings.broken(), printed(&findings));
         assert_eq!(broken.len(), kinds.iter().sum::<usize>());
         assert!(
-            text.contains(&broken[0].0) && text.contains("see it again: braid check isolation"),
+            text.contains(&broken[0].0) && text.contains("see it again: braid-lab check isolation"),
             "{text}"
         );
         assert!(
@@ -380,13 +381,13 @@ mod tests {
         );
 
         let (what, again) = &broken[0];
-        let command = "braid check isolation --cc snapshot --index masstree";
+        let command = "braid-lab check isolation --cc snapshot --index masstree";
         assert_eq!(*again, format!("{command} --spec g2 --random 0 --seeds 0"), "{what}");
         let (what, again) = &broken[kinds[0]];
         let flags = again.split_once("snapshot ").unwrap().1.to_string() + " --spec g2";
         assert_eq!(&claims(&flags).random.failures[0].to_string(), what, "{again}");
         let (what, again) = broken.last().unwrap();
-        assert!(what.contains(": seed ") && again.starts_with("braid sim --cc snapshot "), "{again}");
+        assert!(what.contains(": seed ") && again.starts_with("braid-lab sim --cc snapshot "), "{again}");
     }
 
     /// Proves that of more interleavings than asked for some are run, from the first to the last ones, and that no anomaly need be among them.

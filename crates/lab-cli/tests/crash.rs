@@ -1,4 +1,4 @@
-//! The command `braid check crash` as a user runs it.
+//! The command `braid-lab check crash` as a user runs it.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 fn processes_are_killed() {
     let directory = std::env::temp_dir().join(format!("braid-crash-test-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_braid-lab"));
     command
         .args([
             "check",

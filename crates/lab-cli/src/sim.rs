@@ -1,5 +1,6 @@
-//! `braid sim`: the engine under a seeded scheduler, over many seeds or for some hours.
+//! `braid-lab sim`: the engine under a seeded scheduler, over many seeds or for some hours.
 
+use braid_bench::text::grouped;
 use braid_sim::{Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
 use braiddb::{IndexKind, SchemeName};
 use clap::Args;
@@ -173,24 +174,11 @@ pub fn replay(scheme: Scheme, violation: &Violation, settings: &Settings) -> Str
     let Settings { seed, workers, transactions, .. } = settings;
     debug_assert_eq!(*seed, violation.seed);
     format!(
-        "braid sim --cc {} --index {} --workload {} --seed {seed} --seeds 1 --workers {workers} --transactions {transactions}",
+        "braid-lab sim --cc {} --index {} --workload {} --seed {seed} --seeds 1 --workers {workers} --transactions {transactions}",
         scheme.name,
         scheme.index.name(),
         violation.workload
     )
-}
-
-/// A number with a comma before every third digit.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]
@@ -209,22 +197,17 @@ mod tests {
         Command::try_parse_from(line.split(' ').skip(1)).map(|command| command.args)
     }
 
-    /// Proves that commas stand at every third digit from the right.
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-    }
-
     /// Proves that a small simulation of every workload runs to its end.
     #[test]
     fn a_small_simulation() {
-        simulate(&parsed("braid sim --seed 1 --seeds 1 --transactions 20").unwrap()).expect("no violation");
+        simulate(&parsed("braid-lab sim --seed 1 --seeds 1 --transactions 20").unwrap())
+            .expect("no violation");
     }
 
     /// Proves that a simulation by the hour runs more than one seed, ends in time, and counts what it did.
     #[test]
     fn a_simulation_by_the_hour() {
-        let args = parsed("braid sim --hours 0.0001 --transactions 5 --workload skew,mixed").unwrap();
+        let args = parsed("braid-lab sim --hours 0.0001 --transactions 5 --workload skew,mixed").unwrap();
         let (start, (counts, violation)) = (Instant::now(), play(&args, &ProgressBar::hidden()));
         assert!(violation.is_none() && start.elapsed() >= args.hours.unwrap());
         assert!(counts.len() == 2 && counts[1].seeds > 1, "{counts:?}");
@@ -235,7 +218,7 @@ mod tests {
     /// Proves that a violation is counted, and that the command line it prints finds it again.
     #[test]
     fn a_violation_is_replayed() {
-        let mut args = parsed("braid sim --cc snapshot --workload bank,skew --transactions 200").unwrap();
+        let mut args = parsed("braid-lab sim --cc snapshot --workload bank,skew --transactions 200").unwrap();
         args.scheme = args.scheme.judged_by(Isolation::Serializable);
         let (counts, violation) = play(&args, &ProgressBar::hidden());
         let violation = violation.expect("snapshot isolation is not serializable");
@@ -254,9 +237,9 @@ mod tests {
     #[test]
     fn wrong_names_are_refused() {
         for line in ["--cc none", "--cc all", "--workload bank,none", "--hours -1", "--hours 1 --seeds 1"] {
-            assert!(parsed(&format!("braid sim {line}")).is_err(), "{line}");
+            assert!(parsed(&format!("braid-lab sim {line}")).is_err(), "{line}");
         }
-        let error = parsed("braid sim --workload none").unwrap_err().to_string();
+        let error = parsed("braid-lab sim --workload none").unwrap_err().to_string();
         assert!(error.contains("there are pairs, bank"), "{error}");
     }
 }

@@ -73,7 +73,7 @@ pub fn kill(
                 directory.keep();
                 for (_, again) in &mut all.lost {
                     *again = format!(
-                        "kills depend on time; the directory is {path}; braid check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --cc {} --index {}",
+                        "kills depend on time; the directory is {path}; braid-lab check crash --states 0 --corruptions 0 --kills {kills} --seed {seed} --cc {} --index {}",
                         kind.scheme,
                         kind.index.name()
                     );

@@ -1,10 +1,11 @@
-//! `braid check crash`: simulated crashes at every operation, files of closed databases that are corrupted, and processes
+//! `braid-lab check crash`: simulated crashes at every operation, files of closed databases that are corrupted, and processes
 //! that are killed.
 
 mod kill;
 
 use crate::parallel::in_order;
-use crate::sim::{Schemes, grouped, schemes};
+use crate::sim::{Schemes, schemes};
+use braid_bench::text::grouped;
 use braid_sim::crash::{
     CORRUPTIONS_PER_SEED, Corruptions, Failure, Mistake, Place, Report, Settings, check_corruptions,
 };
@@ -181,7 +182,7 @@ impl Findings {
     /// Everything that must not be, in words, and how to see it again.
     fn lost(&self, args: &CrashArgs) -> Vec<(String, String)> {
         let command = self.failure.as_ref().map_or_else(String::new, |failure| {
-            format!("braid check crash --cc {}", scheme(args, failure.seed).name)
+            format!("braid-lab check crash --cc {}", scheme(args, failure.seed).name)
         });
         let again = |failure: &Failure| match failure.place.crashes().len() {
             0 => format!("{command} --seed {} --states 1 --corruptions 0 --kills 0", failure.seed),
@@ -190,7 +191,8 @@ impl Findings {
         let simulated = self.failure.iter().map(|failure| (failure.to_string(), again(failure)));
         let corrupted = self.unnoticed.iter().map(|failure| {
             let (seed, count) = (failure.seed, CORRUPTIONS_PER_SEED);
-            let again = format!("braid check crash --seed {seed} --states 0 --corruptions {count} --kills 0");
+            let again =
+                format!("braid-lab check crash --seed {seed} --states 0 --corruptions {count} --kills 0");
             (failure.to_string(), again)
         });
         simulated.chain(corrupted).chain(self.kills.lost.iter().cloned()).collect()
@@ -344,7 +346,7 @@ mod tests {
             let text = printed(&findings, "crash --cc silo");
             assert!(text.contains("transaction 2 is lost"), "{text}");
             assert!(
-                text.contains(&format!("see it again: braid check crash --cc silo --seed 7 {again}\n")),
+                text.contains(&format!("see it again: braid-lab check crash --cc silo --seed 7 {again}\n")),
                 "{text}"
             );
             assert!(text.ends_with("1 lost, 2.0 s\n"), "{text}");

@@ -1,12 +1,16 @@
-//! Ending on an interrupt and on a closed output pipe.
+//! How a command begins and ends: from its command line to its exit code, also on an interrupt and on a closed output pipe.
+//!
+//! The commands `braid` and `braid-lab` call `run`, once in a process.
 
-use braid_bench::temporary;
+use crate::temporary;
+use crate::text::printable;
+use clap::Parser;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
-use std::process;
+use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
@@ -14,7 +18,7 @@ use std::thread;
 pub type Failure = Box<dyn Error>;
 
 /// The exit code if the output pipe was closed.
-pub const UNREAD: u8 = 141;
+const UNREAD: u8 = 141;
 
 /// The exit code after an interrupt.
 pub const INTERRUPTED: u8 = 130;
@@ -39,6 +43,27 @@ impl fmt::Display for Coded {
 
 impl Error for Coded {}
 
+/// Parses the command line of this process, and runs what it asks for.
+pub fn run<C: Parser>(command: impl FnOnce(&C) -> Result<(), Failure>) -> ExitCode {
+    let asked = match C::try_parse() {
+        Ok(asked) => asked,
+        Err(answer) => {
+            let _ = answer.print(); // the pipe may be closed
+            return if answer.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+    };
+    remove_on_interrupt();
+    match quietly(|| command(&asked)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_unread(&*error) => ExitCode::from(UNREAD),
+        Err(error) => {
+            let (name, said) = (C::command().get_name().to_owned(), error.to_string());
+            let _ = writeln!(io::stderr(), "{name}: {}", printable(&said)); // closed as well, perhaps
+            error.downcast_ref().map_or(ExitCode::FAILURE, |coded: &Coded| ExitCode::from(coded.code))
+        }
+    }
+}
+
 /// Set before the temporary directories are removed: what fails afterwards may fail for the want of them.
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -51,7 +76,7 @@ const NOTED: i32 = -1;
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 
 /// On SIGINT, removes the temporary directories and exits with code 130. (Other signals leave them.)
-pub fn remove_on_interrupt() {
+fn remove_on_interrupt() {
     let end = || {
         let code = ON_INTERRUPT.load(Ordering::SeqCst);
         if code == NOTED {
@@ -89,7 +114,7 @@ pub fn is_interrupted() -> bool {
 
 /// Runs a command. `println!` panics if the output pipe is closed; that is an error like any other here, without a message. A
 /// command that fails after an interrupt does not return: the process is about to exit with the interrupt's code.
-pub fn quietly(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+fn quietly(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     let loud = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if !is_unread_panic(info.payload()) && !IS_INTERRUPTED.load(Ordering::SeqCst) {
@@ -109,9 +134,7 @@ pub fn quietly(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Fail
 
 /// Whether an error is that the output pipe is closed.
 pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
-    let is_broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    let in_csv = |error: &csv::Error| matches!(error.kind(), csv::ErrorKind::Io(error) if is_broken(error));
-    error.downcast_ref().is_some_and(is_broken) || error.downcast_ref().is_some_and(in_csv)
+    error.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The standard library's words for it.
