@@ -6,9 +6,13 @@
 use braiddb::suspend::Seeded;
 use braiddb::worker::{Spawned, Worker, WorkerOptions};
 use braiddb::{Database, Error, Options, Result, Serializable, Table, Txn};
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy)]
@@ -241,6 +245,43 @@ fn a_local_panic_at_every_await() {
         assert_eq!((Arc::strong_count(&token), worker.open()), (1, 0), "await {n}");
         worker.run(async |tx| count_up(tx, tables, 0).await).unwrap();
         clean(&mut worker);
+        assert_undone(&db, tables, u64::MAX);
+    }
+}
+
+/// A panic that comes out of a step undoes its own transaction. Another one that was spawned stays open: it commits when the worker goes
+/// on, and is undone with the worker.
+#[test]
+fn spawned_transactions_outlive_the_panic_of_another() {
+    for goes_on in [true, false] {
+        let (db, tables) = database(0);
+        let mut worker = db.worker();
+        let (commits, waits) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(true)));
+        let (committed, is_waiting) = (commits.clone(), waits.clone());
+        let bystander = async move |tx: &Txn| {
+            count_up(tx, tables, 0).await?;
+            poll_fn(|context| {
+                context.waker().wake_by_ref();
+                if is_waiting.get() { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+            Ok(())
+        };
+        let count = move |result: Result<()>| committed.set(committed.get() + u64::from(result.is_ok()));
+        worker.spawn(bystander, count).unwrap();
+        (0..100).for_each(|_| _ = worker.round());
+        worker.spawn(async move |tx| everything(tx, tables, panics_at(AWAITS)).await, |_| ()).unwrap();
+        let unwound = catch_unwind(AssertUnwindSafe(|| (0..100_000).for_each(|_| _ = worker.step())));
+        assert!(unwound.is_err());
+        assert_eq!((worker.open(), commits.get()), (1, 0));
+        waits.set(false);
+        if goes_on {
+            while worker.round() {}
+            assert_eq!((worker.open(), commits.get()), (0, 1));
+        }
+        drop(worker);
+        clean(&mut db.worker());
+        assert_eq!(others(&db, tables), u64::from(goes_on));
         assert_undone(&db, tables, u64::MAX);
     }
 }

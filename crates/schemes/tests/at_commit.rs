@@ -452,3 +452,45 @@ fn additions_on_threads_are_not_lost(scheme: SchemeName) {
     let found = [0, 1, 100, 101].map(|key| get(&db, t, key));
     assert_eq!(found, [EACH; 4].map(Some)); // each of two threads half of the first two rows, and one of the others
 }
+
+/// Under snapshot isolation a row that is not there is not locked: another transaction inserts it after an update at the commit has
+/// looked, while that commit waits for a row that comes later.
+#[test]
+fn absent_rows_are_not_locked() {
+    const ABSENT: u64 = 1;
+    const HELD: u64 = 2;
+    let db = Database::<AnyScheme>::in_memory_with(
+        under(SchemeName::Snapshot, Options { lock_wait_ms: 60_000, ..options() }),
+        Arc::new(SystemClock::default()),
+    )
+    .unwrap();
+    let t: Table<u64, u64> = db.table("t").unwrap();
+    let holder = db.begin().unwrap();
+    holder.put(t, HELD, 1).unwrap();
+    let (looks, commits) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (looked, committed) = (looks.clone(), commits.clone());
+    let look = async move |tx: &Txn<AnyScheme>| {
+        let looked = looked.clone();
+        tx.update_at_commit(t, ABSENT, move |old, _| {
+            assert_eq!(old, None);
+            looked.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        })?;
+        tx.update_at_commit(t, HELD, |old, _| {
+            assert_eq!(old, Some(1));
+            Ok(())
+        })
+    };
+    let mut worker = db.worker();
+    let count =
+        move |result: Result<()>| _ = committed.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
+    worker.spawn(look, count).unwrap();
+    (0..1000).for_each(|_| _ = worker.round());
+    assert_eq!((looks.load(Ordering::Relaxed), commits.load(Ordering::Relaxed)), (1, 0));
+    holder.put(t, ABSENT, 1).unwrap();
+    holder.commit().unwrap();
+    while commits.load(Ordering::Relaxed) == 0 {
+        worker.round();
+    }
+    assert_eq!((looks.load(Ordering::Relaxed), get(&db, t, ABSENT)), (1, Some(1)));
+}

@@ -180,7 +180,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// value, if there is one, and says by [`NewValue::set`] what becomes of it. Meanwhile others may change the row as
     /// they like: only from that call until the commit, which follows at once, is the row locked, and others wait for it in its
     /// queue. So transactions that count something in the same row do not undo each other. A row that is not there is not locked: under
-    /// [`Snapshot`](crate::Snapshot) another transaction may insert it between two calls for it in one commit.
+    /// [`Snapshot`](crate::Snapshot) another transaction may insert it between that call and the commit.
     ///
     /// The transaction itself does not see the update: its reads show the row without. Where it has read rows as well, it commits
     /// only if they are unchanged by then, and is run again otherwise. The row itself has been read when `update` is called, also if it is left
