@@ -5,7 +5,7 @@
 //! `lines` runs command lines as text, `cc` compares schemes in a grid of `cells`, `indexes` compares kinds of index, `beside` shows
 //! what these two have found, `paper` has the presets for figures of papers, and `report` shows results.
 //!
-//! What the programs `braid` and `braid-lab` share is here as well: `ending`, `temporary` and `text`.
+//! The programs `braid` and `braid-lab` share `ending`, `temporary` and `text`.
 #![deny(unsafe_code)]
 
 pub mod args;

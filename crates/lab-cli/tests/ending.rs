@@ -1,4 +1,4 @@
-//! How the command ends when nobody reads what it prints.
+//! The end of a command whose output is not read, or that fails.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

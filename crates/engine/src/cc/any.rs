@@ -1,10 +1,10 @@
 //! A database whose scheme is chosen when it is opened: [`AnyScheme`].
 //!
-//! The engine is compiled once for each scheme that a program names, and what runs under all of them would be compiled as often. Tests, simulations
-//! and checks name this one instead. Each call of the contract looks which scheme its database has and calls that one, so they
-//! run the same code of the engine, and the same code of each scheme, with a branch in between. What is measured names the scheme itself.
+//! A program compiles the engine once for each scheme that it names. Tests, simulations and checks run under all schemes, and name this one
+//! instead. Each call of the contract branches to the scheme of its database, so the same code of that scheme runs.
+//! Benchmarks name the scheme itself.
 //!
-//! An access or a decision begins as `New`, since it is made without its database, and becomes the scheme's own at its first step.
+//! An access or a decision is made without its database. It is `New` until its first step, and the scheme's own from then on.
 
 use super::{
     Abort, Admission, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent,
@@ -33,7 +33,7 @@ type TxnOf<C> = <C as ConcurrencyControl>::Txn;
 type AccessOf<C> = <C as ConcurrencyControl>::Access;
 type PrepareOf<C> = <C as ConcurrencyControl>::Prepare;
 
-/// A scheme of the table: which of the variants are its own.
+/// A scheme of the table, with its own variants of an access and a decision.
 trait Member: ConcurrencyControl {
     /// Calls `step` with the access as it is under this scheme.
     fn with_access<T>(access: &mut Access, step: impl FnOnce(&mut Self::Access) -> T) -> T;
@@ -53,7 +53,7 @@ macro_rules! define {
         }
 
         impl SchemeName {
-            const NAMED: &'static [SchemeName] = &[$(SchemeName::$scheme),*];
+            const VARIANTS: &'static [SchemeName] = &[$(SchemeName::$scheme),*];
 
             /// The name as it is on command lines.
             pub const fn name(self) -> &'static str {
@@ -146,7 +146,7 @@ macro_rules! define {
             }
         )*
 
-        /// `under!(C; Txn(txn) => …)`: the expression, with `C` the scheme of all parts that are named, and the parts as they are under it.
+        /// `under!(C; Txn(txn) => …)` evaluates the expression with `C` as the scheme of the parts, and with the parts as that scheme's own.
         macro_rules! under {
             ($d C:ident; $d($d kind:ident($d part:ident)),+ => $d body:expr) => {
                 match ($d($d part,)+) {
@@ -163,6 +163,7 @@ macro_rules! define {
 }
 
 const MIXED: &str = "all parts of a database are of one scheme";
+
 /// The table of schemes, and forms of them that are for tests.
 macro_rules! with_forms {
     ($($row:tt)*) => {
@@ -181,7 +182,7 @@ macro_rules! count {
 
 impl SchemeName {
     /// Every scheme, in the order of the engine's table.
-    pub const ALL: &'static [SchemeName] = SchemeName::NAMED.split_at(super::schemes!(count)).0;
+    pub const ALL: &'static [SchemeName] = SchemeName::VARIANTS.split_at(super::schemes!(count)).0;
 }
 
 /// Settings that only schemes of the laboratory have.
@@ -208,7 +209,7 @@ impl Default for LabOptions {
 impl Default for SchemeName {
     /// The first one of the table.
     fn default() -> Self {
-        SchemeName::NAMED[0]
+        SchemeName::VARIANTS[0]
     }
 }
 
@@ -242,7 +243,7 @@ debug!(Shared Worker Txn Access Prepare);
 
 type Scope<'e> = Env<'e, AnyScheme>;
 
-/// What the scheme `C` works with.
+/// Makes the environment of the scheme `C`.
 fn env<'e, C: ConcurrencyControl>(
     shared: &'e C::Shared,
     worker: &'e C::Worker,
@@ -352,7 +353,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
     }
 
     unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
-        // SAFETY: as the caller's call.
+        // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
         under!(C; Shared(shared), Txn(txn) => unsafe { C::holder(shared, txn, record) })
     }
 
@@ -361,12 +362,12 @@ unsafe impl ConcurrencyControl for AnyScheme {
     }
 
     unsafe fn holds(txn: &Txn, record: *const Record) -> bool {
-        // SAFETY: as the caller's call.
+        // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
         under!(C; Txn(txn) => unsafe { C::holds(txn, record) })
     }
 
     unsafe fn shares(txn: &Txn, record: *const Record) -> bool {
-        // SAFETY: as the caller's call.
+        // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
         under!(C; Txn(txn) => unsafe { C::shares(txn, record) })
     }
 
@@ -458,7 +459,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
         record: *const Record,
     ) -> Result<bool, OutOfMemory> {
         under!(C; Shared(shared), Worker(worker), Txn(txn) => {
-            // SAFETY: as the caller's call.
+            // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             unsafe { C::may_queue(env(shared, worker, local), txn, record) }
         })
     }
@@ -473,7 +474,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
     ) -> bool {
         under!(C; Shared(shared), Worker(worker), Txn(txn) => {
             C::with_access(access, |own| {
-                // SAFETY: as the caller's call.
+                // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
                 unsafe { C::access(own, record, intent, env(shared, worker, local), txn, s) }
             })
         })
@@ -486,7 +487,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
         txn: &mut Txn,
     ) -> Result<Option<*const [u8]>, Refused> {
         under!(C; Txn(txn) => {
-            // SAFETY: as the caller's call.
+            // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             C::with_access(&mut { *access }, |own| unsafe { C::value(own, record, intent, txn) })
         })
     }
@@ -533,7 +534,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
         change: Change<'_>,
     ) -> Result<Written, Refused> {
         under!(C; Shared(shared), Worker(worker), Txn(txn) => {
-            // SAFETY: as the caller's call.
+            // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             unsafe { C::write(env(shared, worker, local), txn, record, target, change) }
         })
     }
@@ -545,19 +546,19 @@ unsafe impl ConcurrencyControl for AnyScheme {
         value: &[u8],
     ) -> Result<(), OutOfMemory> {
         under!(C; Shared(shared), Worker(worker), Txn(txn) => {
-            // SAFETY: as the caller's call.
+            // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             unsafe { C::create(env(shared, worker, local), txn, record, value) }
         })
     }
 
     unsafe fn created(txn: &mut Txn, record: *const Record, target: &Target) -> Result<(), Abort> {
-        // SAFETY: as the caller's call.
+        // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
         under!(C; Txn(txn) => unsafe { C::created(txn, record, target) })
     }
 
     unsafe fn discard(Env { shared, worker, local }: Scope<'_>, record: *const Record, target: &Target) {
         under!(C; Shared(shared), Worker(worker) => {
-            // SAFETY: as the caller's call.
+            // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             unsafe { C::discard(env(shared, worker, local), record, target) }
         });
     }
@@ -569,7 +570,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
         at: u64,
     ) -> Result<(), OutOfMemory> {
         under!(C; Shared(shared), Worker(worker) => {
-            // SAFETY: as the caller's call.
+            // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             unsafe { C::restore(env(shared, worker, local), record, value, at) }
         })
     }
@@ -581,7 +582,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
         at: u64,
     ) -> Result<(), OutOfMemory> {
         under!(C; Shared(shared), Worker(worker) => {
-            // SAFETY: as the caller's call.
+            // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             unsafe { C::restore_over(env(shared, worker, local), record, value, at) }
         })
     }
@@ -616,7 +617,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
     }
 
     unsafe fn changes(txn: &Txn, note: impl FnMut(Changed<'_>)) {
-        // SAFETY: as the caller's call.
+        // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
         under!(C; Txn(txn) => unsafe { C::changes(txn, note) });
     }
 

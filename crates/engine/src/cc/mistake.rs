@@ -29,7 +29,7 @@ thread_local! {
     static CHOICE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Plants this error in the schemes with the error [`CHOSEN`], as far as the calling thread runs them.
+/// Plants this error in schemes with the error [`CHOSEN`] that the calling thread runs.
 pub fn choose(error: u32) {
     CHOICE.set(error);
 }
