@@ -28,6 +28,11 @@ macro_rules! tests {
             }
 
             #[test]
+            fn locks_are_joined() {
+                super::locks_are_joined(braiddb::SchemeName::$scheme);
+            }
+
+            #[test]
             fn hundreds_of_operations_wait() {
                 super::hundreds_of_operations_wait(braiddb::SchemeName::$scheme);
             }
@@ -44,6 +49,7 @@ enum How {
     Unordered(u64),
     Many,
     Scans,
+    Locked(u64),
 }
 
 async fn read(tx: &Txn<AnyScheme>, t: Table<u64, u64>, how: How, from: u64) -> Result<()> {
@@ -65,6 +71,10 @@ async fn read(tx: &Txn<AnyScheme>, t: Table<u64, u64>, how: How, from: u64) -> R
             let second: [u64; 8] = std::array::from_fn(|n| key(n as u64 + 8));
             let (first, second) = futures::join!(tx.get_many(t, &first), tx.get_many(t, &second));
             first.and(second).map(drop)
+        }
+        How::Locked(locks) => {
+            let all = join_all((0..locks).map(|n| tx.get_for_update(t, key(n)))).await;
+            all.into_iter().try_for_each(|got| got.map(|row| assert!(row.is_some())))
         }
         How::Scans => {
             let count = async |n: u64| {
@@ -99,8 +109,30 @@ fn the_ninth_operation_goes_on(scheme: SchemeName) {
     go_on(scheme, Teams, How::Joined(12));
 }
 
+fn locks_are_joined(scheme: SchemeName) {
+    for locks in [2, 8, 12] {
+        go_on(scheme, Seeded::new(1), How::Locked(locks));
+    }
+    go_on(scheme, OnMiss, How::Locked(8));
+}
+
+/// No wait for a row is lost, however many deadlocks there are and whichever operation is told of them.
+#[test]
+fn waits_of_joined_locks_are_not_lost() {
+    for seed in 1..=3 {
+        for locks in [7, 8, 9] {
+            go_on_long(SchemeName::default(), Seeded::new(seed), How::Locked(locks), 1000);
+        }
+    }
+}
+
 /// Proves that each transaction reads its rows, adds one to a row, and commits, in little time.
 fn go_on<S: Suspend>(scheme: SchemeName, policy: S, how: How) {
+    go_on_long(scheme, policy, how, TRANSACTIONS);
+}
+
+/// As `go_on`, with so many transactions.
+fn go_on_long<S: Suspend>(scheme: SchemeName, policy: S, how: How, transactions: u64) {
     let options = Options { workers: 0, retries_max: 10_000, ..Options::default() };
     let db: Database<AnyScheme> =
         Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap();
@@ -115,12 +147,12 @@ fn go_on<S: Suspend>(scheme: SchemeName, policy: S, how: How) {
         tx.put(t, key, value + 1).await
     };
     let began = Instant::now();
-    worker.run_each(0..TRANSACTIONS, body, |ended: Result<()>| ended.unwrap());
+    worker.run_each(0..transactions, body, |ended: Result<()>| ended.unwrap());
     assert!(began.elapsed() < PATIENCE, "{how:?}: {:?}", began.elapsed());
     drop(worker);
     let last = db.begin().unwrap();
     let sum: u64 = (0..ROWS).map(|key| last.get(t, key).unwrap().unwrap()).sum();
-    assert_eq!(sum, TRANSACTIONS, "{how:?}");
+    assert_eq!(sum, transactions, "{how:?}");
 }
 
 /// More operations of a transaction than it can have places for wait for another one at once: it commits when that has ended.

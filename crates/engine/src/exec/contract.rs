@@ -122,6 +122,9 @@ pub trait Host: Tuning + OutputGate {
     /// the next one; `None`: of none. Called now and then, and before the worker sleeps, which it does for no longer.
     fn expire(&self) -> Option<Duration>;
 
+    /// The number of waits of futures for each other that are under way, those of other workers included; a hint.
+    fn waiting(&self) -> usize;
+
     /// Returns false if something is left for [`maintain`](Self::maintain) that was not due the last time.
     fn is_maintained(&self) -> bool;
 }

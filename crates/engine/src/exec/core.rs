@@ -151,6 +151,25 @@ impl<H: Host> Core<H> {
         core
     }
 
+    /// The number of futures that may be let in beside `open` live ones, as far as the batch goes.
+    ///
+    /// A parked future gives up its place, so that those that wait for something outside do not keep others from running. Those that wait
+    /// for each other are another matter: more of them would lengthen the queues, and make deadlocks frequent. Then none is let in while
+    /// any is live.
+    #[inline(always)]
+    pub(crate) fn room(&self, open: usize) -> usize {
+        if self.parked > self.batch && open > 0 && self.is_contended() {
+            return 0;
+        }
+        self.batch.saturating_sub(open)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_contended(&self) -> bool {
+        self.host.waiting() > self.batch
+    }
+
     /// Futures to keep open: 1 where operations do not suspend, for there is nothing to overlap.
     pub(crate) fn batch(&self) -> usize {
         self.batch

@@ -11,7 +11,6 @@ use super::row_wait::{RowWait, Wait, took};
 use super::state::TxnState;
 use crate::cc::{Abort, ConcurrencyControl, Holder, Serializable, Written};
 use crate::error::Result;
-use crate::exec::Operations;
 use crate::record::{Record, RecordId};
 use crate::table::{Fault, Value};
 use std::fmt;
@@ -138,7 +137,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
     /// The row's value, when it is this transaction's.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<&'t [u8]>>> {
         let txn = self.locate.txn();
-        if std::mem::take(&mut self.is_aside) && txn.has_pending() {
+        if std::mem::take(&mut self.is_aside) && txn.stands_aside() {
             self.is_aside = true;
             return txn.pend(context); // woken before its time
         }
@@ -170,6 +169,9 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                 }
                 Ok(Tried::Busy(row, record, holder)) => (row, record, holder),
             };
+            if let Some(fault) = txn.doomed.get() {
+                return Poll::Ready(Err(fault.into())); // it would hold up others, and to no end
+            }
             let timeout = self.timeout;
             let line = match &mut self.line {
                 Some(line) => line,

@@ -389,6 +389,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.aside.set(activity);
         self.todo.set(self.todo.get() | STEP_ASIDE);
     }
+
+    /// The worker passes by still. (That other operations are left says nothing: these may be cancelled, and the worker then parks the
+    /// transaction.)
+    pub(crate) fn stands_aside(&self) -> bool {
+        self.todo.get() & STEP_ASIDE != 0
+    }
 }
 
 impl<C: ConcurrencyControl> Operations for TxnState<C> {

@@ -104,6 +104,10 @@ impl<C: ConcurrencyControl> Host for WorkerHost<C> {
         Some(Duration::from_nanos(left_ns))
     }
 
+    fn waiting(&self) -> usize {
+        C::waits(&self.context.engine.shared).waiting()
+    }
+
     fn is_maintained(&self) -> bool {
         let context = &self.context;
         C::garbage(&context.engine.shared, &context.worker) + context.local.pending() == 0

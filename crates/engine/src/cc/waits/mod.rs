@@ -45,6 +45,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, lock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -307,30 +308,39 @@ impl State {
         None
     }
 
-    /// Breaks the cycles that the wait of the one at `place` has closed. Returns false if it has to give way.
+    /// Breaks the cycles that the wait of the one at `place` has closed, and those through `holder`, if others have come to wait for that
+    /// one. Returns false if the one at `place` has to give way.
     ///
-    /// Cycles by way of holders come first: one that goes along a line is no more if they are broken.
-    fn break_cycles(&mut self, place: u32, woken: &mut Woken) -> bool {
-        let (mut roots, mut goes_on) = (vec![place], true);
-        while let Some(cycle) = roots.iter().find_map(|&root| self.cycle(root)) {
-            // (One that has nothing and waits once is only in the queue before a member that would wait for the next one
-            // without it as well.)
-            let of_use = cycle.iter().copied().filter(|&member| self.may_be_awaited(member));
-            // The one whose wait closes the cycle has come last. It is not in a cycle that another transaction closed
-            // when it took a row past the queue.
-            let last = of_use.clone().find(|&member| member == place);
-            let victim = last.or_else(|| of_use.max()).unwrap_or(place);
-            goes_on &= victim != place;
-            let waits = self.waiters.range((victim, 0)..=(victim, u64::MAX));
-            let waits: Vec<_> = waits.map(|(&(_, number), &row)| Ticket { row, number }).collect();
-            for ticket in waits {
-                if let Some(entry) = self.entry(ticket).filter(|entry| entry.wants()) {
-                    entry.stop(WaitStage::Deadlocked, woken);
-                }
+    /// Each search of the whole graph finds one cycle, which is broken. There was none before, so each goes through one of the two: a
+    /// search begins there and nowhere else.
+    fn break_cycles(&mut self, place: u32, holder: Option<u32>, woken: &mut Woken) -> bool {
+        let mut goes_on = true;
+        for root in iter::once(place).chain(holder) {
+            while let Some(cycle) = self.cycle(root) {
+                // (One that has nothing and waits once is only in the queue before a member that would wait for the next one
+                // without it as well.)
+                let of_use = cycle.iter().copied().filter(|&member| self.may_be_awaited(member));
+                // The one whose wait closes the cycle has come last. It is not in a cycle that another transaction closed
+                // when it took a row past the queue.
+                let last = of_use.clone().find(|&member| member == place);
+                let victim = last.or_else(|| of_use.max()).unwrap_or(place);
+                goes_on &= victim != place;
+                self.stop_waits(victim, woken);
             }
-            roots.extend(cycle);
         }
         goes_on
+    }
+
+    /// Ends all waits of the transaction at `place`, which gives way in a cycle; where it had its turn, the next one in the queue has it.
+    fn stop_waits(&mut self, place: u32, woken: &mut Woken) {
+        let State { rows, waiters, .. } = self;
+        for (&(_, number), row) in waiters.range((place, 0)..=(place, u64::MAX)) {
+            let Some(queue) = rows.get_mut(row) else { continue };
+            if let Some(entry) = queue.entries.get_mut(&number).filter(|entry| entry.wants()) {
+                entry.stop(WaitStage::Deadlocked, woken);
+            }
+            queue.turn(woken);
+        }
     }
 }
 
@@ -394,11 +404,11 @@ impl Waits {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let ticket = Ticket { row, number };
         // The others in the queue may have waited for another holder: then they have a new edge, too.
-        let is_news = holder.is_some_and(|holder| state.meet_holder(ticket, holder, &mut woken));
+        let news = holder.filter(|&holder| state.meet_holder(ticket, holder, &mut woken));
         state.rows.get_mut(&row).expect("it has an entry").turn(&mut woken);
         // (A transaction that nobody waits for closes no cycle: that is the usual case, and costs no walk.)
-        let may_close = is_news || state.may_be_awaited(place);
-        if may_close && !state.break_cycles(place, &mut woken) {
+        let may_close = news.is_some() || state.may_be_awaited(place);
+        if may_close && !state.break_cycles(place, news, &mut woken) {
             self.remove(state, ticket, woken);
             return Err(Refusal::Deadlocked);
         }
@@ -418,8 +428,8 @@ impl Waits {
         }
         entry.stage = WaitStage::Waiting;
         let place = entry.place;
-        state.meet_holder(ticket, holder, &mut woken);
-        let goes_on = state.break_cycles(place, &mut woken);
+        let is_news = state.meet_holder(ticket, holder, &mut woken);
+        let goes_on = state.break_cycles(place, is_news.then_some(holder), &mut woken);
         self.unlock(state, woken);
         if goes_on { WaitStage::Waiting } else { WaitStage::Deadlocked }
     }
@@ -459,7 +469,7 @@ impl Waits {
         own.filter(|entry| entry.stage == WaitStage::Waiting)
             .for_each(|entry| entry.stop(WaitStage::Turn, &mut woken));
         if is_news {
-            state.break_cycles(place, &mut woken); // others of its operations may wait
+            state.break_cycles(place, None, &mut woken); // others of its operations may wait
         }
         self.remove(state, ticket, woken);
         others

@@ -174,6 +174,43 @@ fn cycles_past_turns() {
     assert_eq!(look(first), WaitStage::Turn);
 }
 
+/// Proves that a transaction that gives way passes on the turns that it has: the next one in the queue would wait for nothing.
+#[test]
+fn turns_of_one_that_gives_way() {
+    let waits = waits();
+    let [held, free, other] = [1, 2, 3].map(RecordId);
+    let join = |row, place, holder| waits.join(row, (place, false), holder, NEVER, || true);
+    let turn = join(free, 10, None).expect("no cycle");
+    let next = join(free, 11, None).expect("no cycle");
+    join(held, 20, Some(10)).expect("no cycle");
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    assert_eq!([turn, next].map(look), [WaitStage::Turn, WaitStage::Waiting]);
+    assert_eq!(join(other, 10, Some(20)), Err(Refusal::Deadlocked));
+    assert_eq!([turn, next].map(look), [WaitStage::Deadlocked, WaitStage::Turn]);
+}
+
+/// Proves that the search for cycles stays short where hundreds of transactions wait for several rows each, and close one after another.
+#[test]
+fn many_cycles_are_found_in_few_searches() {
+    const PLACES: u32 = 200;
+    let waits = waits();
+    let searched = || lock(&waits.state).searched.load(Ordering::Relaxed);
+    // Each one holds a row, and waits for those of the next three.
+    let mut refused = 0;
+    for place in 0..PLACES {
+        let before = searched();
+        for next in 1..=3 {
+            let holder = (place + next) % PLACES;
+            refused += u32::from(
+                waits.join(RecordId(holder), (place, false), Some(holder), NEVER, || true).is_err(),
+            );
+        }
+        assert!(searched() - before <= 8 * PLACES as usize, "{} searched for {place}", searched() - before);
+    }
+    assert!(refused > 0, "the last ones close cycles");
+    assert!((0..PLACES).all(|place| lock(&waits.state).cycle(place).is_none()));
+}
+
 /// Proves that a search does not go through a queue of transactions that wait for nothing else, and that it goes through one of
 /// transactions that do, each once.
 #[test]

@@ -207,6 +207,38 @@ fn parked_futures_give_way_up_to_a_limit() {
 }
 
 #[test]
+fn those_that_wait_for_each_other_are_not_joined_by_more() {
+    // Proves: while many wait for each other, a batch is parked beyond the live one, and no more is let in; when nothing is live, a batch
+    // more is.
+    for waiting in [0, 3] {
+        let mut w = worker(OnMiss, 2, Refill::Immediate);
+        w.host().life.waiting.set(waiting);
+        let (gate, ended, started) = (Gate::default(), Cell::new(0), Cell::new(0));
+        let (gate, ended, started) = (&gate, &ended, &started);
+        let next = |toy| {
+            (started.get() < 12).then(|| {
+                let i = started.replace(started.get() + 1);
+                async move {
+                    if i == 0 {
+                        for _ in 0..40 {
+                            Toy::operation(toy, 1).await;
+                        }
+                        let crowd = if waiting == 0 { 12 } else { 4 };
+                        assert_eq!(started.get(), crowd, "beside the first one, {waiting} waiting");
+                    } else if i < 11 {
+                        gate.pass().await;
+                    } else {
+                        gate.open();
+                    }
+                }
+            })
+        };
+        w.stream(next, |(), _| ended.set(ended.get() + 1));
+        assert_eq!(ended.get(), 12);
+    }
+}
+
+#[test]
 fn a_worker_sleeps_while_all_are_parked() {
     // Proves: a waker called on another thread wakes the sleeping stream, which does not poll in vain.
     let mut w = worker(OnMiss, 2, Refill::Immediate);

@@ -63,6 +63,7 @@ pub(super) struct Life {
     /// What it looks at: the time passes by what the futures say.
     pub(super) reading: Cell<Reading>,
     pub(super) longs: Cell<usize>,
+    pub(super) waiting: Cell<usize>,
     /// What was found best.
     pub(super) known: Cell<Option<Known>>,
     /// How often.
@@ -261,6 +262,9 @@ impl Host for ToyHost {
     }
     fn expire(&self) -> Option<Duration> {
         None
+    }
+    fn waiting(&self) -> usize {
+        self.life.waiting.get()
     }
     fn is_maintained(&self) -> bool {
         true
