@@ -305,6 +305,25 @@ fn a_copy_by_hard_links_is_refused() {
     check(&path, 5000, 2);
 }
 
+/// Proves that a copy by hard links of a database that is open, and that goes on writing the files which both have, is refused for the
+/// links, and not for what is found in the files.
+#[test]
+fn a_copy_by_hard_links_of_an_open_database_is_refused() {
+    let scratch = Scratch::new("linked-open");
+    let (path, copy) = (scratch.path("p"), scratch.path("copy"));
+    let (db, table) = open(&path);
+    put_all(&db, table, 0..5000, 1);
+    link_all(&path, &copy);
+    fs::remove_file(copy.join(LOCK_NAME)).unwrap(); // with it the copy counts as open
+    for generation in 2..10 {
+        put_all(&db, table, 0..5000, generation);
+        let error = Database::open(&copy, options()).unwrap_err();
+        assert!(error.to_string().contains("hard link"), "{error}");
+    }
+    drop(db);
+    check(&path, 5000, 9);
+}
+
 /// Proves that segments that got a second name while the database is open are not written over when the log takes others:
 /// a copy of an open database that was made of links stays a database.
 #[test]

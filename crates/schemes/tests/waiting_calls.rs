@@ -6,7 +6,7 @@ use braiddb::metrics::SystemClock;
 use braiddb::storage::MemoryStorage;
 use braiddb::{
     AnyScheme, Database, Durability, Error, Expiry, Options, Projection, Result, SchemeName, Table,
-    Transaction,
+    Transaction, Txn,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -99,6 +99,20 @@ fn calls() -> Vec<(&'static str, Waits, Call)> {
             let result = w.db.backup(&to).map(drop);
             let _ = std::fs::remove_dir_all(&to);
             result
+        }),
+        ("wait for a submitted transaction", Long, |w| {
+            w.db.run(async |_| {
+                thread::sleep(Duration::from_millis(20));
+                Ok(())
+            })
+            .wait()
+        }),
+        ("wait for a batch", Long, |w| {
+            let sleep = async |_: &Txn<AnyScheme>, input: &()| {
+                thread::sleep(Duration::from_millis(20));
+                Ok(*input)
+            };
+            w.db.run_each(vec![()], sleep).wait()?.into_iter().collect()
         }),
         ("changes", Long, |w| {
             let mut changes = w.db.changes(w.db.change_position()?)?;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::exec;
+use crate::kernel::Inside;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -30,32 +31,48 @@ use std::task::{Context, Poll};
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 #[must_use = "dropping the handle cancels what was submitted"]
-pub struct Handle<R>(pub(super) exec::Handle<R, Error>);
+pub struct Handle<R> {
+    submitted: exec::Handle<R, Error>,
+    /// Of its database.
+    engine: u64,
+}
 
 /// The results of [`Database::run_each`](crate::Database::run_each), in the order of the inputs. The outer [`Result`] is an error only for
 /// [`Error::WouldDeadlock`]: each input has its own result, also when the database is closed or the batch cancelled.
 pub type Batch<R> = Handle<Vec<Result<R>>>;
 
 impl<R> Handle<R> {
-    /// Blocks the calling thread until the result is there. On a worker's thread of the same database: an
-    /// [`Error::WouldDeadlock`], unless it is there already; await the handle instead.
+    pub(super) fn new(engine: u64, submitted: exec::Handle<R, Error>) -> Handle<R> {
+        Handle { submitted, engine }
+    }
+
+    /// Blocks the calling thread until the result is available.
+    ///
+    /// # Errors
+    /// Those of the transaction. [`Error::WouldDeadlock`] in code that a worker of the same database runs, unless the result is
+    /// available already: the worker's other transactions would stand still, and what is waited for may wait for one of them. What was
+    /// submitted is cancelled then; await the handle instead.
     pub fn wait(self) -> Result<R> {
-        self.0.wait()
+        // (Also on a worker that the program steps itself: what is waited for may wait for a transaction that is open there.)
+        if !self.is_done() && Inside::is_here(self.engine) {
+            return Err(Error::WouldDeadlock);
+        }
+        self.submitted.wait()
     }
 
     /// Returns true if the result is available: neither `wait` nor a poll would block.
     pub fn is_done(&self) -> bool {
-        self.0.is_done()
+        self.submitted.is_done()
     }
 
     /// Requests cancellation. The result is [`Error::Cancelled`] if the transaction had not committed.
     pub fn cancel(&self) {
-        self.0.cancel();
+        self.submitted.cancel();
     }
 
     /// Lets the transaction run to its end; its result is discarded.
     pub fn detach(self) {
-        self.0.detach();
+        self.submitted.detach();
     }
 }
 
@@ -63,7 +80,7 @@ impl<R> Future for Handle<R> {
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R>> {
-        Pin::new(&mut self.0).poll(context)
+        Pin::new(&mut self.submitted).poll(context)
     }
 }
 

@@ -390,7 +390,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let make = move |txn: &'static TxnState<C>| run_to_commit(txn, Closure(closure), retries_max);
         // SAFETY: `drive` gives the transaction to the closure alone, by a reference that it cannot keep.
         let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
-        (job, Handle(handle))
+        (job, Handle::new(self.0.engine.id, handle))
     }
 
     /// As [`run`](Self::run), with what a worker should know beforehand. Transactions with equal hints go to the same
@@ -423,7 +423,7 @@ impl<C: ConcurrencyControl> Database<C> {
             Some(worker) => self.0.executor.submit_to(job, worker),
             None => self.0.executor.submit(job),
         }
-        Handle(handle)
+        Handle::new(self.0.engine.id, handle)
     }
 
     /// Submits several transactions at once.
@@ -439,7 +439,7 @@ impl<C: ConcurrencyControl> Database<C> {
                 let make = move |txn: &'static TxnState<C>| run_to_commit(txn, Closure(closure), retries_max);
                 // SAFETY: as in `submit`.
                 let (job, handle) = unsafe { Task::job(&self.0.executor, make) };
-                (job, Handle(handle))
+                (job, Handle::new(self.0.engine.id, handle))
             })
             .unzip();
         self.0.executor.submit_all(jobs);
@@ -510,7 +510,7 @@ impl<C: ConcurrencyControl> Database<C> {
         if count > 0 {
             self.0.executor.submit_batch(job, count);
         }
-        Handle(handle)
+        Handle::new(self.0.engine.id, handle)
     }
 
     /// Makes the calling thread a worker: for a stream of transactions with no queue in between.

@@ -4,7 +4,7 @@
 //! beyond. Both may be given up meanwhile, for newer checkpoints; then the copy begins again with a newer one.
 
 use super::damage::{
-    begin_copy, check_finished, clear_copy, end_copy, holder, note_unlogged, unlogged_times,
+    begin_copy, check_finished, clear_copy, end_copy, lock_empty, note_unlogged, unlogged_times,
 };
 use super::verify::{OpenCheck, inspect};
 use crate::checkpoint::{self, Closed, Identity, Manifest, TableEntry};
@@ -42,11 +42,11 @@ pub struct Backup {
 /// The copy is marked as one that was closed in order: what is missing of it later is an error. Only the newest checkpoint
 /// is copied. A copy that was not finished is refused when it is opened.
 pub fn backup(from: &dyn Storage, to: &dyn Storage) -> Result<Backup> {
-    let _lock = to.lock(&holder())?;
     check_finished(from)?;
     if Identity::read(from)?.is_none() {
         return Err(Error::NoDatabase);
     }
+    let _lock = lock_empty(to)?;
     begin_copy(to)?;
     let mut reason = String::new();
     for attempts in 1..=ATTEMPTS_MAX {

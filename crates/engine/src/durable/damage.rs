@@ -123,11 +123,18 @@ pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> R
 /// There in a directory that is to become a copy of a database, until it is one.
 const UNFINISHED: &str = "unfinished";
 
+/// Locks the directory that is to become a copy of a database. [`Error::NotEmpty`] if there is something in it; then it stays as it is,
+/// without even a file for the lock.
+pub(super) fn lock_empty(to: &dyn Storage) -> Result<LockGuard> {
+    let check = || if to.list()?.is_empty() { Ok(()) } else { Err(Error::NotEmpty) };
+    check()?;
+    let lock = to.lock(&holder())?;
+    check()?; // another process may have been faster
+    Ok(lock)
+}
+
 /// Notes durably, in an empty directory, that what will be there is no database yet.
 pub(super) fn begin_copy(to: &dyn Storage) -> Result<()> {
-    if !to.list()?.is_empty() {
-        return Err(Error::NotEmpty);
-    }
     to.open(UNFINISHED, OpenMode::CreateNew)?.sync_data()?;
     Ok(to.sync_directory()?)
 }

@@ -148,6 +148,7 @@ impl Opening<'_> {
             }
         };
         let database = identity.database;
+        wal::check_writable(&*storage).map_err(Error::Log)?;
         let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
         let Found { engine, tail, kept, recovery, .. } = found;
         if !is_new {

@@ -9,7 +9,7 @@
 
 use super::Progress;
 use super::checkpointer::Checkpointer;
-use super::damage::{begin_copy, check_finished, end_copy, holder, lock_to_read};
+use super::damage::{begin_copy, check_finished, end_copy, lock_empty, lock_to_read};
 use super::mark::Mark;
 use super::recovery::{Found, Recoverer};
 use super::status::Step;
@@ -62,13 +62,10 @@ impl Restorer<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<Restoration> {
         let Restorer { from, logs, to, until, fresh, clock, steps, progress } = self;
-        let _to_lock = to.lock(&holder())?;
-        if !to.list()?.is_empty() {
-            return Err(Error::NotEmpty);
-        }
         let _from_lock = lock_to_read(&*from)?;
         check_finished(&*from)?;
         let database = Identity::read(&*from)?.ok_or(Error::NoDatabase)?.database;
+        let _to_lock = lock_empty(&*to)?;
         let source = Union::new(from, logs, wal::is_segment);
         let kept = Kept { source: &source, database };
         let until = kept.resolve(until)?;

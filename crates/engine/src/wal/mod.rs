@@ -63,7 +63,7 @@ pub use segments::Ended;
 pub use stall::Stall;
 pub use tail::{Cut, End, Ending, Tail};
 pub use thread::FlusherThread;
-pub use writer::{Writer, open, open_unbegun, secure};
+pub use writer::{Writer, check_writable, open, open_unbegun, secure};
 
 use crate::storage::SECTOR_BYTES;
 

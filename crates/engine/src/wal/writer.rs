@@ -2,12 +2,12 @@
 
 use super::buffer::Shared;
 use super::flusher::Flusher;
-use super::format::Kind;
+use super::format::{self, Kind};
 use super::hold::Hold;
 use super::lane::Body;
 use super::{Changes, DatabaseId, Error, Lsn, Options, Result, Room, Stall, Statistics, Tail};
 use crate::metrics::{Clock, LogCondition};
-use crate::storage::{Storage, StorageError};
+use crate::storage::{OpenMode, Storage, StorageError};
 use crate::sync::{Arc, wait, wait_timeout};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -45,6 +45,16 @@ pub fn open_unbegun(
 ) -> Result<(Writer, Flusher)> {
     let flusher = Flusher::open(storage, options, clock, tail)?;
     Ok((Writer { shared: flusher.shared() }, flusher))
+}
+
+/// Fails if the log cannot be written on: its last segment has another name as well, say, or may not be written. Called before the log is
+/// read, for what another writer has made of a shared file would be taken for damage.
+pub fn check_writable(storage: &dyn Storage) -> Result<()> {
+    let Some(last) = storage.list()?.iter().filter_map(|name| format::number(name)).max() else {
+        return Ok(());
+    };
+    storage.open(&format::name(last), OpenMode::ReadWrite)?;
+    Ok(())
 }
 
 /// Makes durable what a [`Reader`](super::Reader) has just found, for a caller that does not append to the log afterwards.

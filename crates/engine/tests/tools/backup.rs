@@ -1,8 +1,10 @@
 use super::*;
+use braiddb::recovery::{Past, restore};
 use braiddb::storage::{self, File, FileStorage, Holder, LockGuard, Space};
 use braiddb::tools::backup;
 use braiddb::{Durability, Serializable};
 use std::fmt;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -284,7 +286,39 @@ fn only_what_is_needed_is_copied() {
     assert!(names(&*to, "log-").len() < names(&*storage, "log-").len());
     assert_eq!(rows(&open(&to).unwrap(), "t"), rows(&db, "t"));
     let error = backup(&*storage, &*to).unwrap_err();
-    assert!(matches!(error, Error::Storage(_) | Error::NotEmpty), "{error}");
+    assert!(matches!(error, Error::NotEmpty), "{error}");
+}
+
+#[test]
+fn a_refused_copy_leaves_the_place_as_it_was() {
+    // Proves that neither a backup nor a restoration leaves anything where something else is, or where there is nothing to copy.
+    let directory = Directory::new("refused");
+    let (of_others, nothing, target) =
+        (directory.0.join("others"), directory.0.join("nothing"), directory.0.join("target"));
+    for path in [&of_others, &nothing, &target] {
+        std::fs::create_dir_all(path).unwrap();
+    }
+    std::fs::write(of_others.join("letter"), "dear").unwrap();
+    let database = directory.0.join("database");
+    let db = Database::open(&database, options()).unwrap();
+    put_all(&db, "t", 0..10, &value(1, 5));
+    db.close().unwrap();
+    let storage = |path: &Path| -> Arc<dyn Storage> { Arc::new(FileStorage::open(path).unwrap()) };
+    let restored = |from: &Path, to: &Path| {
+        let past = Past { from: storage(from), logs: Vec::new(), until: braiddb::wal::Until::End };
+        restore(&past, storage(to), &options(), Arc::new(SystemClock::default()), &mut |_| {}).map(drop)
+    };
+    let names = |path: &Path| std::fs::read_dir(path).unwrap().count();
+    let copied = backup(&*storage(&database), &*storage(&of_others));
+    assert!(matches!(copied, Err(Error::NotEmpty)), "{copied:?}");
+    let copied = restored(&database, &of_others);
+    assert!(matches!(copied, Err(Error::NotEmpty)), "{copied:?}");
+    assert_eq!(names(&of_others), 1);
+    let copied = backup(&*storage(&nothing), &*storage(&target));
+    assert!(matches!(copied, Err(Error::NoDatabase)), "{copied:?}");
+    let made = restored(&nothing, &target);
+    assert!(matches!(made, Err(Error::NoDatabase)), "{made:?}");
+    assert_eq!(names(&target), 0);
 }
 
 #[test]
