@@ -14,13 +14,21 @@ pub fn under(scheme: SchemeName, options: Options) -> Options {
     Options { lab: LabOptions { scheme, ..options.lab }, ..options }
 }
 
-/// Compiles the engine's operations for the tests of this crate.
+/// Compiles the engine's operations under [`AnyScheme`](braiddb::AnyScheme) for the tests of this crate, and under each scheme for the
+/// benchmarks, which name them. It never runs.
 ///
 /// # Errors
 ///
 /// Those of the operations.
 #[cfg(debug_assertions)]
 pub fn use_all() -> braiddb::Result<()> {
+    macro_rules! each {
+        ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
+            $(braiddb::compiled::use_all::<braiddb::$scheme>()?;)*
+        };
+    }
+    #[cfg(feature = "every-scheme")]
+    braiddb::schemes!(each);
     braiddb::compiled::use_all::<braiddb::AnyScheme>()
 }
 
