@@ -103,6 +103,36 @@ fn openings_leave_nothing() {
     assert_eq!(recovery(&path).transactions, 2);
 }
 
+/// Proves that a database with short segments that is opened, written to and closed again and again keeps some dozens of files.
+#[test]
+fn many_openings_keep_few_segments() {
+    let scratch = Scratch::new("many");
+    let path = scratch.path("p");
+    let open_short = || Database::open(&path, Options { log_segment_bytes: 1 << 16, ..options() }).unwrap();
+    for round in 0..120u64 {
+        let db = open_short();
+        let table: Table<u64, u64> = db.table("t").unwrap();
+        db.transact(|tx| tx.put(table, round % 4, round)).unwrap();
+        db.close().unwrap();
+        let count = files(&path).len();
+        assert!(count <= 50, "{count} files after round {round}");
+    }
+    let db = open_short();
+    let (table, tx) = (db.table::<u64, u64>("t").unwrap(), db.begin().unwrap());
+    assert_eq!([0, 1, 2, 3].map(|key| tx.get(table, key).unwrap()), [116, 117, 118, 119].map(Some));
+}
+
+/// Proves that opening a directory without a database to read it leaves nothing there.
+#[test]
+fn reading_what_is_no_database_leaves_nothing() {
+    let scratch = Scratch::new("nothing");
+    let path = scratch.path("p");
+    fs::create_dir(&path).unwrap();
+    let refused = Database::open_read_only(&path, options());
+    assert!(matches!(refused, Err(braiddb::Error::NoDatabase)), "{refused:?}");
+    assert_eq!(files(&path), []);
+}
+
 /// Proves that a process that is killed and started again and again, and writes little, does not leave a segment's room each
 /// time; whether or not it makes checkpoints.
 #[test]

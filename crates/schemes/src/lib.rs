@@ -22,6 +22,7 @@ pub fn under(scheme: SchemeName, options: Options) -> Options {
 /// Those of the operations.
 #[cfg(debug_assertions)]
 pub fn use_all() -> braiddb::Result<()> {
+    #[cfg(feature = "every-scheme")]
     macro_rules! each {
         ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {
             $(braiddb::compiled::use_all::<braiddb::$scheme>()?;)*

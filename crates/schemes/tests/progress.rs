@@ -7,7 +7,7 @@ use braid_schemes::under;
 use braiddb::metrics::SystemClock;
 use braiddb::suspend::OnMiss;
 use braiddb::worker::WorkerOptions;
-use braiddb::{AnyScheme, Database, Options, Result, SchemeName, Table, Txn};
+use braiddb::{AnyScheme, Database, NewValue, Options, Result, SchemeName, Table, Txn};
 use std::sync::Arc;
 
 const TOGETHER: usize = 10;
@@ -58,12 +58,44 @@ fn transactions_commit_after_a_few_attempts(scheme: SchemeName, count: u64, open
     );
 }
 
+/// Two threads read one row in several transactions each, and lock it then: each wait ends when the others have ended, or one of them
+/// gives way. None is forgotten in a queue.
+fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
+    const EACH: u64 = 1_000;
+    let options = Options { workers: 0, retries_max: 100_000, ..Options::default() };
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
+        .unwrap();
+    let rows: Table<u64, u64> = db.table("rows").unwrap();
+    db.transact(|tx| tx.put(rows, 1, 0)).unwrap();
+    let body = async |tx: &Txn<AnyScheme>, _: &u64| {
+        tx.get(rows, 1).await?;
+        if at_commit {
+            return tx.update_at_commit(rows, 1, |old: Option<u64>, new: NewValue<'_, u64>| {
+                new.set(old.unwrap_or_default() + 1)
+            });
+        }
+        let value = tx.get_for_update(rows, 1).await?;
+        tx.put(rows, 1, value.unwrap() + 1).await
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let options = WorkerOptions { batch: 8.into(), batch_max: 8, ..WorkerOptions::default() };
+                db.worker_with(OnMiss, options).run_each(0..EACH, body, |done| done.unwrap());
+            });
+        }
+    });
+    assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2 * EACH));
+}
+
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         #[test]
         fn $module() {
             transactions_commit_after_a_few_attempts(braiddb::SchemeName::$scheme, 200, 4);
             transactions_commit_after_a_few_attempts(braiddb::SchemeName::$scheme, 40, 16);
+            readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, false);
+            readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, true);
         }
     )*};
 }

@@ -11,8 +11,8 @@
 //! before it is run again.
 
 use super::single::{
-    Access, CommitStage, Content, Held, Policy, Single, Txn, Wanted, holder_of_lock, read_committed,
-    record_of,
+    Access, CommitStage, Content, Held, Policy, Single, Txn, Wanted, holder_of_lock, is_same_lock,
+    read_committed, record_of,
 };
 use super::{Abort, Declared, Env, Holder, Intent, Refused};
 use crate::memory::OutOfMemory;
@@ -69,6 +69,9 @@ pub struct Meeting {
 /// asleep, when the transaction is run again.
 pub(super) const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
 
+/// Looks at a lock that changes all the time before a transaction gives way instead of going to sleep.
+const ASKS_MAX: u32 = 16;
+
 /// What a call of a scheme works in.
 pub(super) type Scope<'e, W> = Env<'e, Single<Locking<W>>>;
 
@@ -86,10 +89,20 @@ impl<W: OnConflict> Policy for Locking<W> {
     }
 
     fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
-        // One that has locked nothing is in nobody's way.
-        let has_nothing = txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
-        let meeting = Meeting::new(txn, record, true, record_of(record).lock(), true);
-        txn.sleeps = has_nothing || W::may_wait(env, txn, &meeting)?;
+        // A transaction that has locked nothing keeps no other one waiting.
+        txn.sleeps = txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
+        for _ in 0..if txn.sleeps { 0 } else { ASKS_MAX } {
+            let lock = record_of(record).lock();
+            let meeting = Meeting::new(txn, record, true, lock, true);
+            if !W::may_wait(env, txn, &meeting)? {
+                break;
+            }
+            // Whoever comes to share the lock from now on sees that it is awaited. One that has come since it was read may be older.
+            txn.sleeps = is_same_lock(lock, record_of(record).lock());
+            if txn.sleeps {
+                break;
+            }
+        }
         Ok(txn.sleeps)
     }
 
@@ -274,6 +287,10 @@ fn share<W: OnConflict>(env: Scope<'_, W>, txn: &mut Txn, record: *const Record)
     let tried = Lock::from(record_of(record).try_share(txn.age));
     if let Lock::Got = tried {
         txn.accesses.entries[number].held = Held::Shared;
+        if record_of(record).is_awaited() {
+            // Those that sleep until the record is shared no more wait for this one as well now, and ask again whether they may.
+            env.shared.wake_sleepers(record);
+        }
     }
     Ok(tried)
 }

@@ -32,9 +32,9 @@ use std::sync::Arc;
 /// between two looks that is a second: longer than a thread is kept from running where there is work for several.
 const SETTLE_TRIES: u32 = 500;
 
-/// A segment that the log has only because the database was opened again counts as this part of a whole one that recovery
-/// replays (256 KiB by default): for a file to open and to keep.
-const SHORT_SEGMENT_PART: u64 = 256;
+/// A segment that the log has only because the database was opened again counts as so much log that recovery replays: for a file to open
+/// and to keep. So a database that is opened often has some thirty of them, however long its segments are.
+const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 
 /// A checkpoint is made when the database is closed if recovery would otherwise replay so much, which takes it some tenths
 /// of a second ...
@@ -143,8 +143,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     /// The same, with what its segments cost beside what is in them.
     pub(super) fn replay_bytes(&self) -> u64 {
         let short_segments = self.log.as_ref().map_or(0, Writer::short_segments);
-        let each = self.engine.options.log_segment_bytes / SHORT_SEGMENT_PART;
-        self.log_bytes().saturating_add(short_segments.saturating_mul(each))
+        self.log_bytes().saturating_add(short_segments.saturating_mul(SHORT_SEGMENT_BYTES))
     }
 
     /// Returns true if a checkpoint takes less time now than it spares the next opening: before the database is closed, where

@@ -190,9 +190,10 @@ impl Opening<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<(Arc<Engine<C>>, Durable)> {
         let Opening { storage, clock, steps, progress, .. } = self;
-        let lock = damage::lock_to_read(&*storage)?;
+        // Before the lock: a directory without a database is left as it was.
         damage::check_finished(&*storage)?;
         let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
+        let lock = damage::lock_to_read(&*storage)?;
         let found = Recoverer::of_all(&*storage, database, &*steps, &*clock, progress)?.run(make)?;
         let Found { engine, tail, recovery, .. } = found;
         recovery.tell(engine.id);

@@ -156,8 +156,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         // (A partition has no record.)
         // SAFETY: not borrowed outside of single calls; the record was found in this poll, within the epoch.
         let shares = !record.is_null() && unsafe { C::shares(&*self.txn.scheme.get(), record) };
-        // (Also when those that share the lock have come after the wait began.)
-        if by.is_some() && (self.ticket.is_none() || holder.is_some_and(|holder| holder.is_shared())) {
+        if by.is_some() && self.ticket.is_none() {
             self.ask_to_queue(row, record)?;
         }
         let stage = match (self.ticket, by) {
@@ -173,6 +172,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
                 Err(Refusal::OutOfMemory) => return Err(self.out_of_memory()),
             },
         };
+        if stage == WaitStage::Waiting && holder.is_some_and(|holder| holder.is_shared()) {
+            // Another one may have come to share the row since it was asked, before it was known that this one sleeps.
+            self.ask_to_queue(row, record)?;
+        }
         self.judge(stage, row)
     }
 

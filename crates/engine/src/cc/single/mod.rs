@@ -48,7 +48,7 @@ use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
 pub(super) use accesses::Entry;
 pub use accesses::Held;
-pub(super) use age::{is_older, oldest_of, shares_of};
+pub(super) use age::{is_older, is_same_lock, oldest_of, shares_of};
 pub(super) use claims::{ALL, Look};
 pub(super) use committed::read_committed;
 use graph::Graph;

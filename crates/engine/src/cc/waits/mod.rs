@@ -387,14 +387,18 @@ impl Waits {
         self.memory.charge(Kind::Other, ENTRY_BYTES)?;
         let mut state = lock(&self.state);
         let mut woken = Woken::new();
-        let holder = holder.filter(|_| is_held());
+        let (found, holder) = (holder, holder.filter(|_| is_held()));
         state.tickets += 1;
         // One that others wait for goes before those that hold nothing: else these would each take the row, wait for that
         // one in turn, and have to give way. Those in the queue wait for one that shares the row's lock.
         let is_awaited =
             shares || state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
         let number = state.tickets | if is_awaited { 0 } else { LATER };
-        let entry = Entry { place, deadline_ns, stage: WaitStage::Waiting, waker: None };
+        // One that has come to be the only one that shares the row waits for none. (The queue may still say that the row is shared:
+        // for the others it is.)
+        let is_sole = shares && found.is_some() && holder.is_none();
+        let stage = if is_sole { WaitStage::Turn } else { WaitStage::Waiting };
+        let entry = Entry { place, deadline_ns, stage, waker: None };
         state.rows.entry(row).or_default().entries.insert(number, entry);
         state.waiters.insert((place, number), row);
         state.note_several(place);

@@ -294,6 +294,17 @@ fn sharers_go_first() {
     assert_eq!([last, first].map(look), [WaitStage::Waiting, WaitStage::Turn]);
 }
 
+/// Proves that one that finds itself the only one to share the row has its turn, whatever the others in the queue have found before.
+#[test]
+fn the_only_sharer_does_not_wait_for_itself() {
+    let waits = waits();
+    let shared = Some(Holder::SHARERS.place);
+    let other = waits.join(ROW, (2, false), shared, NEVER, || true).expect("no cycle");
+    let sole = waits.join(ROW, (3, true), shared, NEVER, || false).expect("no cycle");
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    assert_eq!([other, sole].map(look), [WaitStage::Waiting, WaitStage::Turn]);
+}
+
 /// Proves that those in a queue look again when transactions come to share the row, once: they may not be allowed to wait for these.
 #[test]
 fn sharers_are_news() {
