@@ -63,6 +63,11 @@ macro_rules! tests {
             }
 
             #[test]
+            fn a_kept_scan_goes_on() {
+                super::a_kept_scan_goes_on(braiddb::SchemeName::$scheme);
+            }
+
+            #[test]
             fn all_places_can_be_leaked() {
                 super::all_places_can_be_leaked(braiddb::SchemeName::$scheme);
             }
@@ -178,6 +183,28 @@ fn transactions_that_leak_go_on(scheme: SchemeName) {
             last.put(t.indexed, key, key + ROWS).unwrap();
         }
         last.commit().unwrap();
+    }
+}
+
+/// A scan that has been polled and kept goes on after a write of the same transaction, within its range or outside.
+fn a_kept_scan_goes_on(scheme: SchemeName) {
+    let (db, t) = database(scheme);
+    for seed in 0..20 {
+        let mut worker = db.worker_with(Seeded::new(seed), WorkerOptions::default());
+        let done = worker.run(async |tx: &Txn<AnyScheme>| {
+            let mut scan = Box::pin(async {
+                let (mut rows, mut count) = (tx.scan(t.rows, ROWS / 4..ROWS / 2), 0);
+                while rows.next().await?.is_some() {
+                    count += 1;
+                }
+                Ok(count)
+            });
+            let polled = poll_fn(|context| Poll::Ready(scan.as_mut().poll(context))).await;
+            let key = if seed % 2 == 0 { 0 } else { ROWS / 4 + 1 };
+            tx.put(t.rows, key, key).await?;
+            if let Poll::Ready(count) = polled { count } else { scan.await }
+        });
+        assert!(matches!(done, Ok(count) if count == ROWS / 2 - ROWS / 4), "seed {seed}: {done:?}");
     }
 }
 

@@ -606,7 +606,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     fn read_in_range(txn: &mut Txn, record: *const Record) {
-        let Some(entry) = txn.accesses.find(record) else { return };
+        let Some(entry) = P::find(txn, record) else { return };
         if !txn.is_full && txn.found.list(entry).is_err() {
             txn.is_full = true;
         }
