@@ -108,11 +108,11 @@ fn calls() -> Vec<(&'static str, Waits, Call)> {
             .wait()
         }),
         ("wait for a batch", Long, |w| {
-            let sleep = async |_: &Txn<AnyScheme>, input: &()| {
-                thread::sleep(Duration::from_millis(20));
-                Ok(*input)
+            let sleep = async |_: &Txn<AnyScheme>, ms: &u64| {
+                thread::sleep(Duration::from_millis(*ms));
+                Ok(())
             };
-            w.db.run_each(vec![()], sleep).wait()?.into_iter().collect()
+            w.db.run_each(vec![20], sleep).wait()?.into_iter().collect()
         }),
         ("changes", Long, |w| {
             let mut changes = w.db.changes(w.db.change_position()?)?;

@@ -8,7 +8,7 @@
 
 use super::{
     Abort, Admission, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent,
-    NotBegun, Reads, Refused, Scanned, Target, Waits, Written,
+    NotBegun, Reads, Refused, Scanned, Target, Waiting, Waits, Written,
 };
 use crate::epoch::Local;
 use crate::index::TableIndex;
@@ -457,7 +457,7 @@ unsafe impl ConcurrencyControl for AnyScheme {
         Env { shared, worker, local }: Scope<'_>,
         txn: &mut Txn,
         record: *const Record,
-    ) -> Result<bool, OutOfMemory> {
+    ) -> Result<Waiting, OutOfMemory> {
         under!(C; Shared(shared), Worker(worker), Txn(txn) => {
             // SAFETY: the scheme asks for what the contract asks for, and all parts are of this scheme.
             unsafe { C::may_queue(env(shared, worker, local), txn, record) }

@@ -20,7 +20,7 @@ use super::locking::STEPS_MAX;
 use super::single::{
     ALL, Access, CommitStage, Content, Held, Look, Policy, Shared, Single, Txn, read_committed, record_of,
 };
-use super::{Abort, Admission, Declared, Env, Holder, Intent, Refused};
+use super::{Abort, Admission, Declared, Env, Holder, Intent, Refused, Waiting};
 use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, RecordId, Timestamp};
@@ -91,8 +91,8 @@ impl Policy for ByPartition {
         txn.claims.is_any()
     }
 
-    fn may_queue(_: Scope<'_>, txn: &mut Txn, _: *const Record) -> Result<bool, OutOfMemory> {
-        Ok(txn.claims.may_wait())
+    fn may_queue(_: Scope<'_>, txn: &mut Txn, _: *const Record) -> Result<Waiting, OutOfMemory> {
+        Ok(Waiting::asleep_if(txn.claims.may_wait()))
     }
 
     fn lock_of_new(_: Scope<'_>, _: &mut Txn) -> u64 {

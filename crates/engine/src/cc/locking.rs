@@ -11,10 +11,10 @@
 //! before it is run again.
 
 use super::single::{
-    Access, CommitStage, Content, Held, Policy, Single, Txn, Wanted, holder_of_lock, is_same_lock,
-    read_committed, record_of,
+    Access, CommitStage, Content, Held, Policy, Single, Txn, Wanted, holder_of_lock, read_committed,
+    record_of,
 };
-use super::{Abort, Declared, Env, Holder, Intent, Refused};
+use super::{Abort, Declared, Env, Holder, Intent, Refused, Waiting};
 use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
@@ -69,9 +69,6 @@ pub struct Meeting {
 /// asleep, when the transaction is run again.
 pub(super) const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
 
-/// Looks at a lock that changes all the time before a transaction gives way instead of going to sleep.
-const ASKS_MAX: u32 = 16;
-
 /// What a call of a scheme works in.
 pub(super) type Scope<'e, W> = Env<'e, Single<Locking<W>>>;
 
@@ -88,22 +85,20 @@ impl<W: OnConflict> Policy for Locking<W> {
         W::ends(env, txn);
     }
 
-    fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
-        // A transaction that has locked nothing keeps no other one waiting.
+    fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Waiting, OutOfMemory> {
+        // A transaction that has locked nothing keeps no other one waiting. One that has does not sleep for those that share a lock: an older
+        // one may come to share it, or one that waits for what the sleeper has.
         txn.sleeps = txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
-        for _ in 0..if txn.sleeps { 0 } else { ASKS_MAX } {
-            let lock = record_of(record).lock();
-            let meeting = Meeting::new(txn, record, true, lock, true);
-            if !W::may_wait(env, txn, &meeting)? {
-                break;
-            }
-            // Whoever comes to share the lock from now on sees that it is awaited. One that has come since it was read may be older.
-            txn.sleeps = is_same_lock(lock, record_of(record).lock());
-            if txn.sleeps {
-                break;
-            }
+        if txn.sleeps {
+            return Ok(Waiting::Asleep);
         }
-        Ok(txn.sleeps)
+        let lock = record_of(record).lock();
+        let meeting = Meeting::new(txn, record, true, lock, true);
+        if !W::may_wait(env, txn, &meeting)? {
+            return Ok(Waiting::Not);
+        }
+        txn.sleeps = holder_of_lock(lock).is_some();
+        Ok(if txn.sleeps { Waiting::Asleep } else { Waiting::Awake })
     }
 
     fn lock_of_new(env: Scope<'_, W>, txn: &mut Txn) -> u64 {
@@ -287,10 +282,6 @@ fn share<W: OnConflict>(env: Scope<'_, W>, txn: &mut Txn, record: *const Record)
     let tried = Lock::from(record_of(record).try_share(txn.age));
     if let Lock::Got = tried {
         txn.accesses.entries[number].held = Held::Shared;
-        if record_of(record).is_awaited() {
-            // Those that sleep until the record is shared no more wait for this one as well now, and ask again whether they may.
-            env.shared.wake_sleepers(record);
-        }
     }
     Ok(tried)
 }

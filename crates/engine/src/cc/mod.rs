@@ -254,6 +254,24 @@ pub struct Changed<'c> {
     pub value: Option<&'c [u8]>,
 }
 
+/// How a transaction may wait for a row that another one has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// In the row's queue: it does not look again before it is woken.
+    Asleep,
+    /// For a while, looking again and again, and asking each time.
+    Awake,
+    /// Not at all: it gives way.
+    Not,
+}
+
+impl Waiting {
+    /// Asleep, or not at all.
+    pub(crate) fn asleep_if(may: bool) -> Waiting {
+        if may { Waiting::Asleep } else { Waiting::Not }
+    }
+}
+
 /// Another transaction that has locked or written a row; or those that share its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -535,8 +553,8 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Whether the transaction may wait in the queue of this record, which another one has locked. (A scheme that lets
-    /// transactions wait in accesses keeps circles from closing by way of both.)
+    /// How the transaction may wait for this record, which another one has locked. (A scheme that lets transactions wait in accesses keeps
+    /// circles from closing by way of both.)
     ///
     /// # Safety
     /// As `access`.
@@ -544,9 +562,9 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         record: *const Record,
-    ) -> Result<bool, OutOfMemory> {
+    ) -> Result<Waiting, OutOfMemory> {
         let _ = (env, txn, record);
-        Ok(true)
+        Ok(Waiting::Asleep)
     }
 
     /// Steps an access; returns true if it has ended, and `value` or `write` tells what came of it. The record's line is in the

@@ -14,7 +14,7 @@ use super::single::{
     Access, CommitStage, Content, Held, Policy, Shared, Single, Txn, holder_of_lock, read_committed,
     record_of,
 };
-use super::{Abort, Declared, Env, Intent, Refused};
+use super::{Abort, Declared, Env, Intent, Refused, Waiting};
 use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
@@ -50,8 +50,8 @@ impl Policy for ByTime {
         env.shared.registry.set_age(txn.member.place(), txn.age);
     }
 
-    fn may_queue(env: Scope<'_>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
-        Ok(turn_behind(env.shared, txn, record_of(record).lock()) != Turn::Never)
+    fn may_queue(env: Scope<'_>, txn: &mut Txn, record: *const Record) -> Result<Waiting, OutOfMemory> {
+        Ok(Waiting::asleep_if(turn_behind(env.shared, txn, record_of(record).lock()) != Turn::Never))
     }
 
     fn lock_of_new(env: Scope<'_>, txn: &mut Txn) -> u64 {

@@ -4,7 +4,7 @@
 //! After Rosenkrantz, Stearns, Lewis: System level concurrency control for distributed database systems, TODS 1978. Waits go from
 //! the older to the younger, so none closes a circle; and one that gives way keeps its age, so that it is the oldest some day.
 //! Different here: of those that share a lock only the age of the oldest is kept, also when that one has ended; and while one
-//! waits for them, a younger one does not come to share it. An older one does: then the one that waits asks again whether it may.
+//! waits for them, a younger one does not come to share it.
 
 use super::Declared;
 use super::locking::{Locking, Meeting, OnConflict, Scope};

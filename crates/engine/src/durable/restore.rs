@@ -62,9 +62,10 @@ impl Restorer<'_> {
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<Restoration> {
         let Restorer { from, logs, to, until, fresh, clock, steps, progress } = self;
-        let _from_lock = lock_to_read(&*from)?;
+        // Before the locks: where there is no database, nothing is left.
         check_finished(&*from)?;
         let database = Identity::read(&*from)?.ok_or(Error::NoDatabase)?.database;
+        let _from_lock = lock_to_read(&*from)?;
         let _to_lock = lock_empty(&*to)?;
         let source = Union::new(from, logs, wal::is_segment);
         let kept = Kept { source: &source, database };

@@ -188,7 +188,10 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                 }
                 continue;
             }
-            line.wait_for(row, record, holder)?;
+            if line.wait_for(row, record, holder)? {
+                self.is_aside = true;
+                return txn.pend(context);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::blocker::{Blocker, Wanted};
 use super::bounded_wait::BoundedWait;
 use super::state::TxnState;
-use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Ticket, WaitStage};
+use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Ticket, WaitStage, Waiting};
 use crate::error::{Error, HolderKind, LockHolder, LockedRow, Result};
 use crate::index::Key;
 use crate::memory::OutOfMemory;
@@ -125,13 +125,14 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.txn.context().engine.clock.now_ns()
     }
 
-    /// The row is the holder's, or with none free but for those in the queue: joins the queue, or stays there.
+    /// The row is the holder's, or with none free but for those in the queue: joins the queue, or stays there. Returns true if the transaction
+    /// stands aside instead, and has been left, to be polled again.
     pub(crate) fn wait_for(
         &mut self,
         row: RecordId,
         record: *const Record,
         holder: Option<Holder>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (shared, place) = (self.txn.shared(), self.txn.place());
         let waits = C::waits(shared);
         self.holder = holder.or(self.holder);
@@ -153,16 +154,18 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             now.is_some_and(|now| now.id == holder.id && !now.is_ending)
         };
         let by = holder.map(|holder| holder.place);
-        // (A partition has no record.)
-        // SAFETY: not borrowed outside of single calls; the record was found in this poll, within the epoch.
-        let shares = !record.is_null() && unsafe { C::shares(&*self.txn.scheme.get(), record) };
-        if by.is_some() && self.ticket.is_none() {
-            self.ask_to_queue(row, record)?;
+        // (Also when those that share the lock have come after the wait began.)
+        if let Some(holder) = holder
+            && (self.ticket.is_none() || holder.is_shared())
+            && !self.ask_to_sleep(row, record)?
+        {
+            self.leave();
+            return self.stand_aside(holder);
         }
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),
             (Some(_), None) => WaitStage::Turn,
-            (None, _) => match waits.join(row, (place, shares), by, self.deadline_ns, is_held) {
+            (None, _) => match waits.join(row, place, by, self.deadline_ns, is_held) {
                 Ok(ticket) => {
                     self.ticket = Some(ticket);
                     self.txn.waits.update(|n| n + 1);
@@ -172,22 +175,20 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
                 Err(Refusal::OutOfMemory) => return Err(self.out_of_memory()),
             },
         };
-        if stage == WaitStage::Waiting && holder.is_some_and(|holder| holder.is_shared()) {
-            // Another one may have come to share the row since it was asked, before it was known that this one sleeps.
-            self.ask_to_queue(row, record)?;
-        }
-        self.judge(stage, row)
+        self.judge(stage, row).map(|()| false)
     }
 
-    /// Fails if the scheme does not let the transaction wait for this record, with what it holds: it waits before it is run again.
-    fn ask_to_queue(&self, row: RecordId, record: *const Record) -> Result<()> {
+    /// Returns true if the scheme lets the transaction sleep until it can have this record, and false if it is to look for a while. Fails if
+    /// it may not wait with what it holds: it waits before it is run again.
+    fn ask_to_sleep(&self, row: RecordId, record: *const Record) -> Result<bool> {
         let env = self.txn.context().env();
         // SAFETY: not borrowed outside of single calls.
         let state = unsafe { &mut *self.txn.scheme.get() };
         // SAFETY: the record was found in this poll, within the epoch.
         match unsafe { C::may_queue(env, state, record) } {
-            Ok(true) => Ok(()),
-            Ok(false) => {
+            Ok(Waiting::Asleep) => Ok(true),
+            Ok(Waiting::Awake) if self.is_patient() => Ok(false),
+            Ok(Waiting::Awake | Waiting::Not) => {
                 // (Under a scheme with partitions it takes all that it needs before anything else then.)
                 let holder = self.holder.filter(|_| !C::has_partitions(self.txn.shared()));
                 self.txn.blocker.set(holder.map(|holder| Blocker::new(self.what, row, holder)));

@@ -280,7 +280,8 @@ pub(super) fn blocked_wait<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<R
     let Blocker { what, row, holder, .. } = txn.blocker.take()?;
     let record = if what.is_partition() { std::ptr::null() } else { txn.context().engine.record(row) };
     let mut line = RowWait::of(txn, what, None, Some(holder)).ok()?;
-    line.wait_for(row, record, Some(holder)).ok()?;
+    let stands_aside = line.wait_for(row, record, Some(holder)).ok()?;
+    debug_assert!(!stands_aside, "a transaction that holds nothing sleeps");
     Some(line)
 }
 

@@ -28,7 +28,7 @@ use super::silo::{ByNewest, draw_and_compare};
 use super::single::{
     Access, CommitStage, Content, Held, Policy, Single, Txn, Wants, holder_of_lock, record_of, shares_of,
 };
-use super::{Abort, Declared, Env, Holder, Intent, Refused, Target};
+use super::{Abort, Declared, Env, Holder, Intent, Refused, Target, Waiting};
 use crate::memory::OutOfMemory;
 use crate::profile::Activity;
 use crate::record::{Record, Timestamp};
@@ -86,8 +86,8 @@ impl<R: Rules> Policy for Heeding<R> {
         }
     }
 
-    fn may_queue(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
-        Ok(may_sleep(record, env, txn))
+    fn may_queue(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<Waiting, OutOfMemory> {
+        Ok(Waiting::asleep_if(may_sleep(record, env, txn)))
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@ use crate::cc::optimistic::draw;
 use crate::cc::silo::stale;
 use crate::cc::single::shuttle_tests::{crossing, notices, read, skew};
 use crate::cc::single::{Access, CommitStage, Group, Heat, Held, Policy, Single, Txn, Wants};
-use crate::cc::{Abort, Change, ConcurrencyControl, Declared, Env, Intent, Refused};
+use crate::cc::{Abort, Change, ConcurrencyControl, Declared, Env, Intent, Refused, Waiting};
 use crate::memory::OutOfMemory;
 use crate::record::{Record, Timestamp};
 use crate::suspend::Suspend;
@@ -75,7 +75,7 @@ impl<const BUG: u32> Policy for Careless<BUG> {
         env: Env<'_, Single<Self>>,
         txn: &mut Txn,
         record: *const Record,
-    ) -> Result<bool, OutOfMemory> {
+    ) -> Result<Waiting, OutOfMemory> {
         Right::may_queue(right(env), txn, record)
     }
 

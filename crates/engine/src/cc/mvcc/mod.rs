@@ -38,7 +38,7 @@ mod write;
 
 use super::{
     Abort, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent, LabOptions,
-    Mistake, NotBegun, Reads, Refused, Scanned, Target, Waits, Written,
+    Mistake, NotBegun, Reads, Refused, Scanned, Target, Waiting, Waits, Written,
 };
 use crate::cc::common::participant::Participant;
 use crate::cc::common::registry::{FIRST, Floor, Registry};
@@ -467,9 +467,9 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         env: Env<'_, Self>,
         txn: &mut Txn<T>,
         record: *const Record,
-    ) -> Result<bool, OutOfMemory> {
+    ) -> Result<Waiting, OutOfMemory> {
         // SAFETY: by the caller's promise.
-        Ok(!T::IS_TIMED || unsafe { env.shared.is_earlier(record, txn.begin()) })
+        Ok(Waiting::asleep_if(!T::IS_TIMED || unsafe { env.shared.is_earlier(record, txn.begin()) }))
     }
 
     #[inline(always)]

@@ -319,7 +319,7 @@ fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool 
                 break false;
             }
             Some(_) => {}
-            None => match waits.join(row, (place, false), Some(holder.place), u64::MAX, is_held) {
+            None => match waits.join(row, place, Some(holder.place), u64::MAX, is_held) {
                 Ok(joined) => ticket = Some(joined),
                 Err(_) => break false,
             },

@@ -32,11 +32,6 @@ pub(in crate::cc) fn is_older(age: u64, than: u64) -> bool {
     (age.wrapping_sub(than) << UNUSED).cast_signed() < 0
 }
 
-/// Two words are the same but for the mark that the lock is awaited.
-pub(in crate::cc) fn is_same_lock(one: u64, other: u64) -> bool {
-    one | AWAITED == other | AWAITED
-}
-
 /// The word with one more share, for a transaction of this age.
 #[inline(always)]
 pub(super) fn share(lock: u64, age: u64) -> u64 {

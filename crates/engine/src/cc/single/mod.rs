@@ -38,7 +38,7 @@ use super::common::ranges::Noted;
 use super::common::registry::Registry;
 use super::{
     Abort, Admission, Change, Changed, ConcurrencyControl, Declared, Env, Holder, InTheWay, Intent,
-    LabOptions, NotBegun, Reads, Refused, Scanned, Target, Waits, Written,
+    LabOptions, NotBegun, Reads, Refused, Scanned, Target, Waiting, Waits, Written,
 };
 use crate::index::Index;
 use crate::memory::{Memory, OutOfMemory, Slab};
@@ -48,7 +48,7 @@ use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
 pub(super) use accesses::Entry;
 pub use accesses::Held;
-pub(super) use age::{is_older, is_same_lock, oldest_of, shares_of};
+pub(super) use age::{is_older, oldest_of, shares_of};
 pub(super) use claims::{ALL, Look};
 pub(super) use committed::read_committed;
 use graph::Graph;
@@ -103,14 +103,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
         let _ = (env, txn);
     }
 
-    /// Whether it may wait for the record in its queue.
+    /// How it may wait for the record.
     fn may_queue(
         env: Env<'_, Single<Self>>,
         txn: &mut Txn,
         record: *const Record,
-    ) -> Result<bool, OutOfMemory> {
+    ) -> Result<Waiting, OutOfMemory> {
         let _ = (env, txn, record);
-        Ok(true)
+        Ok(Waiting::Asleep)
     }
 
     /// See [`ConcurrencyControl::declare_partitions`], as the next three.
@@ -514,7 +514,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         env: Env<'_, Self>,
         txn: &mut Txn,
         record: *const Record,
-    ) -> Result<bool, OutOfMemory> {
+    ) -> Result<Waiting, OutOfMemory> {
         P::may_queue(env, txn, record)
     }
 

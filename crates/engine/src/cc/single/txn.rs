@@ -519,14 +519,6 @@ impl Shared {
         sleeps
     }
 
-    /// Another transaction has come to share the record: those that sleep until it is shared no more look again.
-    #[cold]
-    pub(in crate::cc) fn wake_sleepers(&self, record: *const Record) {
-        if self.waits.are_shares_awaited() {
-            self.waits.unshared(RecordId(self.number_of(record)));
-        }
-    }
-
     /// Returns true if a transaction sleeps until the record is shared no more. (One that would share it waits behind the sleeper.)
     #[inline(always)]
     pub(in crate::cc) fn leaves_to_sleepers(&self, record: *const Record) -> bool {

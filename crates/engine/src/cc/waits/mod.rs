@@ -13,9 +13,9 @@
 //!
 //! # Shared locks
 //! The lock of a row that transactions share counts them and does not name them. They are a holder of their own
-//! ([`Holder::SHARERS`]), whose place no transaction has: it waits for nothing, so no cycle goes through it. (The schemes that share
-//! locks see to it that no cycle closes by way of one: see `ConcurrencyControl::may_queue`.) So all in a queue are asked when its row
-//! comes to be shared, also those that joined it before. While any row has this holder,
+//! ([`Holder::SHARERS`]), whose place no transaction has: it waits for nothing, so no cycle goes through it. (A transaction that
+//! holds what others may wait for does not sleep for sharers: see `ConcurrencyControl::may_queue`.) So all in a queue are asked when its
+//! row comes to be shared, also those that joined it before. While any row has this holder,
 //! `shares_awaited` is set, and a transaction that gives a share back calls `unshared`, as does one whose share becomes the whole
 //! lock: its waiters are to know it by name. A waiter sets the flag before it looks at the row once more, and a transaction looks at
 //! the flag after its share is gone: both sequentially consistent, so that one sees the other.
@@ -372,14 +372,14 @@ impl Waits {
         lock(&self.state).rows.contains_key(&row)
     }
 
-    /// Joins the queue for a row, on behalf of the transaction at `place`, which `shares` the row's lock or not: held by the one at
-    /// `holder`, or free but for those in the queue. At `deadline_ns` of the engine's clock the wait is over. `is_held` marks the
-    /// holder, and looks whether it has the row still.
+    /// Joins the queue for a row, on behalf of the transaction at `place`. The row is held by the one at `holder`, or free but for those in
+    /// the queue. At `deadline_ns` of the engine's clock the wait is over. `is_held` marks the holder, and looks whether it has the row
+    /// still.
     #[cold]
     pub fn join(
         &self,
         row: RecordId,
-        (place, shares): (u32, bool),
+        place: u32,
         holder: Option<u32>,
         deadline_ns: u64,
         is_held: impl FnOnce() -> bool,
@@ -387,18 +387,14 @@ impl Waits {
         self.memory.charge(Kind::Other, ENTRY_BYTES)?;
         let mut state = lock(&self.state);
         let mut woken = Woken::new();
-        let (found, holder) = (holder, holder.filter(|_| is_held()));
+        let holder = holder.filter(|_| is_held());
         state.tickets += 1;
         // One that others wait for goes before those that hold nothing: else these would each take the row, wait for that
-        // one in turn, and have to give way. Those in the queue wait for one that shares the row's lock.
+        // one in turn, and have to give way.
         let is_awaited =
-            shares || state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
+            state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
         let number = state.tickets | if is_awaited { 0 } else { LATER };
-        // One that has come to be the only one that shares the row waits for none. (The queue may still say that the row is shared:
-        // for the others it is.)
-        let is_sole = shares && found.is_some() && holder.is_none();
-        let stage = if is_sole { WaitStage::Turn } else { WaitStage::Waiting };
-        let entry = Entry { place, deadline_ns, stage, waker: None };
+        let entry = Entry { place, deadline_ns, stage: WaitStage::Waiting, waker: None };
         state.rows.entry(row).or_default().entries.insert(number, entry);
         state.waiters.insert((place, number), row);
         state.note_several(place);

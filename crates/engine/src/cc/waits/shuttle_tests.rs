@@ -24,7 +24,7 @@ fn last_share<const LOOKS_FIRST: bool>() {
         waits.await_shares();
         shares.load(Ordering::SeqCst) > 0
     };
-    let joined = waits.join(ROW, (2, false), Some(Holder::SHARERS.place), NEVER, is_shared);
+    let joined = waits.join(ROW, 2, Some(Holder::SHARERS.place), NEVER, is_shared);
     reader.join().expect("its assertions hold");
     let stage = waits.look(joined.expect("no cycle"), Waker::noop());
     assert_eq!(stage, WaitStage::Turn, "the row is free, and the waiter sleeps");

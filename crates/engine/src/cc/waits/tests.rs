@@ -24,7 +24,7 @@ fn turns() {
     let waits = waits();
     let rings = Arc::new(Rings::default());
     let waker = Waker::from(rings.clone());
-    let join = |place| waits.join(ROW, (place, false), Some(1), NEVER, || true).expect("no cycle");
+    let join = |place| waits.join(ROW, place, Some(1), NEVER, || true).expect("no cycle");
     let [a, b, c, d] = [2, 3, 4, 5].map(join);
     let look = |ticket| waits.look(ticket, &waker);
     assert_eq!([a, b, c, d].map(look), [WaitStage::Waiting; 4]);
@@ -54,8 +54,8 @@ fn turns() {
 #[test]
 fn times() {
     let waits = waits();
-    let first = waits.join(ROW, (2, false), Some(1), 100, || true).expect("no cycle");
-    let second = waits.join(ROW, (3, false), Some(1), 200, || true).expect("no cycle");
+    let first = waits.join(ROW, 2, Some(1), 100, || true).expect("no cycle");
+    let second = waits.join(ROW, 3, Some(1), 200, || true).expect("no cycle");
     assert_eq!(waits.first_deadline_ns(), Some(100));
     waits.expire(99);
     let look = |ticket| waits.look(ticket, Waker::noop());
@@ -81,18 +81,18 @@ fn cycles() {
         let waits = waits();
         let row = RecordId;
         for place in 0..length - 1 {
-            waits.join(row(place), (place, false), Some(place + 1), NEVER, || true).expect("a chain");
+            waits.join(row(place), place, Some(place + 1), NEVER, || true).expect("a chain");
         }
-        let closing = waits.join(row(length), (length - 1, false), Some(0), NEVER, || true);
+        let closing = waits.join(row(length), length - 1, Some(0), NEVER, || true);
         assert_eq!(closing, Err(Refusal::Deadlocked));
         assert_eq!(lock(&waits.state).waiters.len(), length as usize - 1);
-        waits.join(row(length), (length - 1, false), Some(length), NEVER, || true).expect("a longer chain");
+        waits.join(row(length), length - 1, Some(length), NEVER, || true).expect("a longer chain");
     }
     // 1 holds the row, 2 is first in the queue, 3 behind it; 2 would wait for 3 elsewhere.
     let waits = waits();
-    waits.join(ROW, (2, false), Some(1), NEVER, || true).expect("no cycle");
-    waits.join(ROW, (3, false), Some(1), NEVER, || true).expect("no cycle");
-    assert_eq!(waits.join(RecordId(8), (2, false), Some(3), NEVER, || true), Err(Refusal::Deadlocked));
+    waits.join(ROW, 2, Some(1), NEVER, || true).expect("no cycle");
+    waits.join(ROW, 3, Some(1), NEVER, || true).expect("no cycle");
+    assert_eq!(waits.join(RecordId(8), 2, Some(3), NEVER, || true), Err(Refusal::Deadlocked));
 }
 
 /// Proves that a row taken by one that was not in the queue closes a cycle which the first in the queue finds, although it is
@@ -101,9 +101,9 @@ fn cycles() {
 fn cycles_of_others() {
     let waits = waits();
     let (taken, other) = (RecordId(1), RecordId(2));
-    let first = waits.join(taken, (10, false), Some(1), NEVER, || true).expect("no cycle");
-    let second = waits.join(taken, (11, false), Some(1), NEVER, || true).expect("no cycle");
-    let third = waits.join(other, (12, false), Some(11), NEVER, || true).expect("no cycle");
+    let first = waits.join(taken, 10, Some(1), NEVER, || true).expect("no cycle");
+    let second = waits.join(taken, 11, Some(1), NEVER, || true).expect("no cycle");
+    let third = waits.join(other, 12, Some(11), NEVER, || true).expect("no cycle");
     waits.ended(1);
     // 12 has taken the row past the queue, and waits for 11, which waits for the row.
     assert_eq!(waits.stay(first, 12, || true), WaitStage::Waiting);
@@ -117,11 +117,10 @@ fn cycles_of_others() {
 fn cycles_by_news() {
     let waits = waits();
     let (row, other) = (RecordId(1), RecordId(2));
-    let first = waits.join(row, (10, false), Some(1), NEVER, || true).expect("no cycle");
+    let first = waits.join(row, 10, Some(1), NEVER, || true).expect("no cycle");
     // 12 has taken the row past the queue, without 1's having told that it has ended, and waits for 10.
-    let second =
-        waits.join(other, (12, false), Some(10), NEVER, || true).expect("no cycle as far as is known");
-    let third = waits.join(row, (11, false), Some(12), NEVER, || true).expect("it is in no cycle");
+    let second = waits.join(other, 12, Some(10), NEVER, || true).expect("no cycle as far as is known");
+    let third = waits.join(row, 11, Some(12), NEVER, || true).expect("it is in no cycle");
     let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
     assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
 }
@@ -131,7 +130,7 @@ fn cycles_by_news() {
 fn cycles_between_two_entries_of_one() {
     let waits = waits();
     let [row, other, third] = [1, 2, 3].map(RecordId);
-    let join = |row, place, holder| waits.join(row, (place, false), Some(holder), NEVER, || true);
+    let join = |row, place, holder| waits.join(row, place, Some(holder), NEVER, || true);
     join(row, 20, 1).expect("no cycle");
     join(row, 10, 1).expect("no cycle");
     join(row, 20, 1).expect("no cycle");
@@ -145,9 +144,9 @@ fn cycles_between_two_entries_of_one() {
 fn cycles_past_bystanders() {
     let waits = waits();
     let (row, other) = (RecordId(1), RecordId(2));
-    let bystander = waits.join(row, (99, false), Some(1), NEVER, || true).expect("no cycle");
-    let member = waits.join(row, (3, false), Some(1), NEVER, || true).expect("no cycle");
-    let taker = waits.join(other, (2, false), Some(3), NEVER, || true).expect("no cycle");
+    let bystander = waits.join(row, 99, Some(1), NEVER, || true).expect("no cycle");
+    let member = waits.join(row, 3, Some(1), NEVER, || true).expect("no cycle");
+    let taker = waits.join(other, 2, Some(3), NEVER, || true).expect("no cycle");
     waits.ended(1);
     assert_eq!(waits.stay(bystander, 2, || true), WaitStage::Waiting);
     let stages = [bystander, member, taker].map(|ticket| waits.look(ticket, Waker::noop()));
@@ -160,7 +159,7 @@ fn cycles_past_bystanders() {
 fn cycles_past_turns() {
     let waits = waits();
     let (row, other, third) = (RecordId(1), RecordId(2), RecordId(3));
-    let join = |row, place, holder| waits.join(row, (place, false), holder, NEVER, || true);
+    let join = |row, place, holder| waits.join(row, place, holder, NEVER, || true);
     let keeper = join(other, 20, None).expect("no cycle");
     let running = join(row, 11, None).expect("no cycle");
     join(other, 10, None).expect("no cycle");
@@ -179,7 +178,7 @@ fn cycles_past_turns() {
 fn turns_of_one_that_gives_way() {
     let waits = waits();
     let [held, free, other] = [1, 2, 3].map(RecordId);
-    let join = |row, place, holder| waits.join(row, (place, false), holder, NEVER, || true);
+    let join = |row, place, holder| waits.join(row, place, holder, NEVER, || true);
     let turn = join(free, 10, None).expect("no cycle");
     let next = join(free, 11, None).expect("no cycle");
     join(held, 20, Some(10)).expect("no cycle");
@@ -201,9 +200,7 @@ fn many_cycles_are_found_in_few_searches() {
         let before = searched();
         for next in 1..=3 {
             let holder = (place + next) % PLACES;
-            refused += u32::from(
-                waits.join(RecordId(holder), (place, false), Some(holder), NEVER, || true).is_err(),
-            );
+            refused += u32::from(waits.join(RecordId(holder), place, Some(holder), NEVER, || true).is_err());
         }
         assert!(searched() - before <= 8 * PLACES as usize, "{} searched for {place}", searched() - before);
     }
@@ -219,7 +216,7 @@ fn long_queues_are_not_searched() {
     let (other, third) = (RecordId(8), RecordId(9));
     for waits_for_several in [false, true] {
         let waits = waits();
-        let join = |row, place, holder| waits.join(row, (place, false), Some(holder), NEVER, || true);
+        let join = |row, place, holder| waits.join(row, place, Some(holder), NEVER, || true);
         let searched = || lock(&waits.state).searched.load(Ordering::Relaxed);
         for place in 10..LONG {
             join(ROW, place, 1).expect("no cycle");
@@ -252,7 +249,7 @@ fn shared_rows() {
             waits.await_shares();
             true
         };
-        waits.join(ROW, (place, false), shared, deadline, is_shared).expect("no cycle")
+        waits.join(ROW, place, shared, deadline, is_shared).expect("no cycle")
     };
     let look = |ticket| waits.look(ticket, Waker::noop());
     assert!(!waits.are_shares_awaited());
@@ -274,43 +271,28 @@ fn shared_rows() {
     waits.leave(first);
     assert!(!waits.is_any() && !waits.are_shares_awaited());
     // One that finds it free by then has its turn at once, and leaves no flag.
-    let free = waits.join(ROW, (2, false), shared, NEVER, || {
+    let free = waits.join(ROW, 2, shared, NEVER, || {
         waits.await_shares();
         false
     });
     assert_eq!((look(free.expect("no cycle")), waits.are_shares_awaited()), (WaitStage::Turn, false));
 }
 
-/// Proves that one that shares the row goes before those that do not, and that all are known to sleep for the others' shares.
+/// Proves that it is known which transactions sleep until others share a row no more, and for which row.
 #[test]
-fn sharers_go_first() {
+fn sleepers_for_shares_are_known() {
     let waits = waits();
-    let join = |who| waits.join(ROW, who, Some(Holder::SHARERS.place), NEVER, || true).expect("no cycle");
-    let [last, first] = [(2, false), (3, true)].map(join);
-    assert!([2, 3].iter().all(|place| waits.awaits_sharers(*place, None)));
-    assert!(!waits.awaits_sharers(3, Some(ROW)) && !waits.awaits_sharers(4, None));
-    waits.unshared(ROW);
-    let look = |ticket| waits.look(ticket, Waker::noop());
-    assert_eq!([last, first].map(look), [WaitStage::Waiting, WaitStage::Turn]);
-}
-
-/// Proves that one that finds itself the only one to share the row has its turn, whatever the others in the queue have found before.
-#[test]
-fn the_only_sharer_does_not_wait_for_itself() {
-    let waits = waits();
-    let shared = Some(Holder::SHARERS.place);
-    let other = waits.join(ROW, (2, false), shared, NEVER, || true).expect("no cycle");
-    let sole = waits.join(ROW, (3, true), shared, NEVER, || false).expect("no cycle");
-    let look = |ticket| waits.look(ticket, Waker::noop());
-    assert_eq!([other, sole].map(look), [WaitStage::Waiting, WaitStage::Turn]);
+    waits.join(ROW, 2, Some(Holder::SHARERS.place), NEVER, || true).expect("no cycle");
+    waits.join(RecordId(8), 3, Some(1), NEVER, || true).expect("no cycle");
+    assert!(waits.awaits_sharers(2, None) && !waits.awaits_sharers(2, Some(ROW)));
+    assert!(!waits.awaits_sharers(3, None) && !waits.awaits_sharers(4, None));
 }
 
 /// Proves that those in a queue look again when transactions come to share the row, once: they may not be allowed to wait for these.
 #[test]
 fn sharers_are_news() {
     let waits = waits();
-    let join =
-        |place, holder| waits.join(ROW, (place, false), Some(holder), NEVER, || true).expect("no cycle");
+    let join = |place, holder| waits.join(ROW, place, Some(holder), NEVER, || true).expect("no cycle");
     let look = |ticket| waits.look(ticket, Waker::noop());
     let (first, second) = (join(2, 1), join(3, 1));
     waits.ended(1);
@@ -326,9 +308,9 @@ fn sharers_are_news() {
 #[test]
 fn accounts() {
     let waits = Waits::new(Memory::new(2 * ENTRY_BYTES));
-    assert!(waits.join(ROW, (2, false), Some(1), NEVER, || true).is_ok());
-    assert!(waits.join(ROW, (3, false), Some(1), NEVER, || true).is_ok());
-    assert_eq!(waits.join(ROW, (4, false), Some(1), NEVER, || true), Err(Refusal::OutOfMemory));
+    assert!(waits.join(ROW, 2, Some(1), NEVER, || true).is_ok());
+    assert!(waits.join(ROW, 3, Some(1), NEVER, || true).is_ok());
+    assert_eq!(waits.join(ROW, 4, Some(1), NEVER, || true), Err(Refusal::OutOfMemory));
     waits.leave_all(2);
-    assert!(waits.join(ROW, (4, false), Some(1), NEVER, || true).is_ok());
+    assert!(waits.join(ROW, 4, Some(1), NEVER, || true).is_ok());
 }
