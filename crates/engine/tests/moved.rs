@@ -320,6 +320,17 @@ fn a_copy_by_hard_links_of_an_open_database_is_refused() {
         let error = Database::open(&copy, options()).unwrap_err();
         assert!(error.to_string().contains("hard link"), "{error}");
     }
+    // Nor for what its own files say: the links are looked at before anything is read.
+    let first = fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
+    let first =
+        first.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("log-")).min().unwrap();
+    let mut bytes = fs::read(&first).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::remove_file(&first).unwrap();
+    fs::write(&first, bytes).unwrap();
+    let error = Database::open(&copy, options()).unwrap_err();
+    assert!(error.to_string().contains("hard link"), "{error}");
     drop(db);
     check(&path, 5000, 9);
 }

@@ -116,7 +116,7 @@ fn locks_are_joined(scheme: SchemeName) {
     go_on(scheme, OnMiss, How::Locked(8));
 }
 
-/// No wait for a row is lost, however many deadlocks there are and whichever operation is told of them.
+/// Proves that no wait for a row is lost, however many deadlocks there are and whichever operation learns of them.
 #[test]
 fn waits_of_joined_locks_are_not_lost() {
     for seed in 1..=3 {
@@ -131,7 +131,7 @@ fn go_on<S: Suspend>(scheme: SchemeName, policy: S, how: How) {
     go_on_long(scheme, policy, how, TRANSACTIONS);
 }
 
-/// As `go_on`, with so many transactions.
+/// Runs `transactions` transactions, and proves the same as `go_on`.
 fn go_on_long<S: Suspend>(scheme: SchemeName, policy: S, how: How, transactions: u64) {
     let options = Options { workers: 0, retries_max: 10_000, ..Options::default() };
     let db: Database<AnyScheme> =

@@ -58,8 +58,7 @@ fn transactions_commit_after_a_few_attempts(scheme: SchemeName, count: u64, open
     );
 }
 
-/// Two threads read one row in several transactions each, and lock it then: each wait ends when the others have ended, or one of them
-/// gives way. None is forgotten in a queue.
+/// Runs transactions on two threads that read one row and then lock it. Proves that each commits: no wait is forgotten in a queue.
 fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
     const EACH: u64 = 1_000;
     let options = Options { workers: 0, retries_max: 100_000, ..Options::default() };

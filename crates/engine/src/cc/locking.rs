@@ -86,8 +86,8 @@ impl<W: OnConflict> Policy for Locking<W> {
     }
 
     fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Waiting, OutOfMemory> {
-        // A transaction that has locked nothing keeps no other one waiting. One that has does not sleep for those that share a lock: an older
-        // one may come to share it, or one that waits for what the sleeper has.
+        // A transaction that has locked nothing keeps no other one waiting, so it may sleep. A transaction that has locks must not sleep for
+        // those that share one: an older transaction may come to share it, or a transaction that waits for the sleeper's locks.
         txn.sleeps = txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
         if txn.sleeps {
             return Ok(Waiting::Asleep);

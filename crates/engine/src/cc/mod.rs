@@ -257,16 +257,16 @@ pub struct Changed<'c> {
 /// How a transaction may wait for a row that another one has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// In the row's queue: it does not look again before it is woken.
+    /// The transaction sleeps in the row's queue, and looks at the row again when it is woken.
     Asleep,
-    /// For a while, looking again and again, and asking each time.
+    /// The transaction stands aside for some rounds, then looks at the row again, and asks again if it has to.
     Awake,
-    /// Not at all: it gives way.
+    /// The transaction must not wait: it aborts, and is run again.
     Not,
 }
 
 impl Waiting {
-    /// Asleep, or not at all.
+    /// Returns `Asleep` if the transaction may wait, and `Not` otherwise.
     pub(crate) fn asleep_if(may: bool) -> Waiting {
         if may { Waiting::Asleep } else { Waiting::Not }
     }
@@ -553,7 +553,7 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         None
     }
 
-    /// How the transaction may wait for this record, which another one has locked. (A scheme that lets transactions wait in accesses keeps
+    /// Decides how the transaction waits for this record, which another one has locked. (A scheme that lets transactions wait in accesses keeps
     /// circles from closing by way of both.)
     ///
     /// # Safety

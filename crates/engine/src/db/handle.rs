@@ -33,7 +33,7 @@ use std::task::{Context, Poll};
 #[must_use = "dropping the handle cancels what was submitted"]
 pub struct Handle<R> {
     submitted: exec::Handle<R, Error>,
-    /// Of its database.
+    /// The id of its database's engine.
     engine: u64,
 }
 
@@ -53,7 +53,7 @@ impl<R> Handle<R> {
     /// available already: the worker's other transactions would stand still, and what is waited for may wait for one of them. What was
     /// submitted is cancelled then; await the handle instead.
     pub fn wait(self) -> Result<R> {
-        // (Also on a worker that the program steps itself: what is waited for may wait for a transaction that is open there.)
+        // (The executor knows its own threads. This finds the workers that the program steps as well.)
         if !self.is_done() && Inside::is_here(self.engine) {
             return Err(Error::WouldDeadlock);
         }

@@ -32,8 +32,8 @@ use std::sync::Arc;
 /// between two looks that is a second: longer than a thread is kept from running where there is work for several.
 const SETTLE_TRIES: u32 = 500;
 
-/// A segment that the log has only because the database was opened again counts as so much log that recovery replays: for a file to open
-/// and to keep. So a database that is opened often has some thirty of them, however long its segments are.
+/// Bytes of log that a segment counts for which the log has only because the database was opened again: the price of opening and keeping a
+/// file. With [`CLOSING_LOG_BYTES_MIN`] it bounds such segments to 32, however long segments are.
 const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 
 /// A checkpoint is made when the database is closed if recovery would otherwise replay so much, which takes it some tenths

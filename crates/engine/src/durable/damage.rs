@@ -123,8 +123,8 @@ pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> R
 /// There in a directory that is to become a copy of a database, until it is one.
 const UNFINISHED: &str = "unfinished";
 
-/// Locks the directory that is to become a copy of a database. [`Error::NotEmpty`] if there is something in it; then it stays as it is,
-/// without even a file for the lock.
+/// Locks the directory that is to become a copy of a database. Fails with [`Error::NotEmpty`] if it contains anything, and then leaves no
+/// lock file in it.
 pub(super) fn lock_empty(to: &dyn Storage) -> Result<LockGuard> {
     let check = || if to.list()?.is_empty() { Ok(()) } else { Err(Error::NotEmpty) };
     check()?;

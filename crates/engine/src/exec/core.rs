@@ -151,13 +151,13 @@ impl<H: Host> Core<H> {
         core
     }
 
-    /// The number of futures that may be let in beside `open` live ones, as far as the batch goes.
+    /// Returns the number of free places in the batch, of which `open` are taken by live futures.
     ///
-    /// A parked future gives up its place, so that those that wait for something outside do not keep others from running. Those that wait
-    /// for each other are another matter: more of them would lengthen the queues, and make deadlocks frequent. Then none is let in while
-    /// any is live.
+    /// A parked future takes no place: while it waits for something outside, others run. But where futures wait for each other, letting in
+    /// more lengthens the queues and makes deadlocks frequent. So when more than a batch are parked, and as many wait for each other, no
+    /// place is free until no future is live.
     #[inline(always)]
-    pub(crate) fn room(&self, open: usize) -> usize {
+    pub(crate) fn free_places(&self, open: usize) -> usize {
         if self.parked > self.batch && open > 0 && self.is_contended() {
             return 0;
         }

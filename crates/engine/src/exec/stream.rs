@@ -163,7 +163,7 @@ where
     #[inline(always)]
     fn admit(&mut self) {
         let is_time = self.core.refill == Refill::Immediate || self.open + self.core.parked == 0;
-        while self.admits && is_time && self.core.room(self.open) > 0 {
+        while self.admits && is_time && self.core.free_places(self.open) > 0 {
             let Some(place) = self.core.slots.vacant(&self.core.host) else { break };
             // SAFETY: slots are boxed and live as long as the worker, which `stream` has borrowed for 's.
             if self.put(unsafe { &*place.as_ptr() }) {
@@ -225,7 +225,7 @@ where
                     (self.sink)(output, Fate::Durable);
                 }
                 let is_immediate = self.core.refill == Refill::Immediate;
-                if is_immediate && self.admits && self.core.room(self.open - 1) > 0 && self.put(slot) {
+                if is_immediate && self.admits && self.core.free_places(self.open - 1) > 0 && self.put(slot) {
                     return Polled::Renewed;
                 }
                 self.core.slots.give_back(place);

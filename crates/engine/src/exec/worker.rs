@@ -152,7 +152,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
             return 0;
         }
         let gathers = self.core.refill == Refill::Immediate || self.gathering || self.open() == 0;
-        let places = if gathers { self.core.room(self.open) } else { 0 };
+        let places = if gathers { self.core.free_places(self.open) } else { 0 };
         places.min(self.core.slots.vacancies())
     }
 

@@ -170,7 +170,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                 Ok(Tried::Busy(row, record, holder)) => (row, record, holder),
             };
             if let Some(fault) = txn.doomed.get() {
-                return Poll::Ready(Err(fault.into())); // it would hold up others, and to no end
+                return Poll::Ready(Err(fault.into())); // a wait would keep its locks from others, and it aborts anyway
             }
             let timeout = self.timeout;
             let line = match &mut self.line {

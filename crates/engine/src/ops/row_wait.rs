@@ -125,8 +125,8 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.txn.context().engine.clock.now_ns()
     }
 
-    /// The row is the holder's, or with none free but for those in the queue: joins the queue, or stays there. Returns true if the transaction
-    /// stands aside instead, and has been left, to be polled again.
+    /// Joins the queue for a row, or stays there. The row is the holder's; without a holder it is free but for those in the queue. Returns
+    /// true if the transaction stands aside instead, and is to be polled again.
     pub(crate) fn wait_for(
         &mut self,
         row: RecordId,

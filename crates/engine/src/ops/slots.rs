@@ -390,8 +390,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.todo.set(self.todo.get() | STEP_ASIDE);
     }
 
-    /// The worker passes by still. (That other operations are left says nothing: these may be cancelled, and the worker then parks the
-    /// transaction.)
+    /// Returns true while the worker passes by. (Whether other operations are left does not tell: when these are cancelled, the worker
+    /// parks the transaction, and nothing wakes it.)
     pub(crate) fn stands_aside(&self) -> bool {
         self.todo.get() & STEP_ASIDE != 0
     }

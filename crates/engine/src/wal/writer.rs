@@ -47,8 +47,8 @@ pub fn open_unbegun(
     Ok((Writer { shared: flusher.shared() }, flusher))
 }
 
-/// Fails if the log cannot be written on: its last segment has another name as well, say, or may not be written. Called before the log is
-/// read, for what another writer has made of a shared file would be taken for damage.
+/// Fails if the last segment cannot be opened for writing, because it has a second name (a hard link), say. Called before the log is read:
+/// what the owner of the other name has written to the file would be taken for damage.
 pub fn check_writable(storage: &dyn Storage) -> Result<()> {
     let Some(last) = storage.list()?.iter().filter_map(|name| format::number(name)).max() else {
         return Ok(());

@@ -103,7 +103,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
         let _ = (env, txn);
     }
 
-    /// How it may wait for the record.
+    /// See [`ConcurrencyControl::may_queue`].
     fn may_queue(
         env: Env<'_, Single<Self>>,
         txn: &mut Txn,

@@ -308,11 +308,11 @@ impl State {
         None
     }
 
-    /// Breaks the cycles that the wait of the one at `place` has closed, and those through `holder`, if others have come to wait for that
-    /// one. Returns false if the one at `place` has to give way.
+    /// Breaks the cycles that the new wait of the transaction at `place` has closed. If others wait for another holder than before, `holder`
+    /// is that one, and the cycles through it are broken as well. Returns false if the transaction at `place` is a victim: it must abort.
     ///
-    /// Each search of the whole graph finds one cycle, which is broken. There was none before, so each goes through one of the two: a
-    /// search begins there and nowhere else.
+    /// Each search of the graph finds one cycle, and a victim breaks it. There was no cycle before, so each new one goes through `place` or
+    /// `holder`: a search begins at these two alone.
     fn break_cycles(&mut self, place: u32, holder: Option<u32>, woken: &mut Woken) -> bool {
         let mut goes_on = true;
         for root in iter::once(place).chain(holder) {
@@ -331,7 +331,7 @@ impl State {
         goes_on
     }
 
-    /// Ends all waits of the transaction at `place`, which gives way in a cycle; where it had its turn, the next one in the queue has it.
+    /// Ends all waits of the victim at `place`. Where the victim had its turn, the next transaction in the queue gets it.
     fn stop_waits(&mut self, place: u32, woken: &mut Woken) {
         let State { rows, waiters, .. } = self;
         for (&(_, number), row) in waiters.range((place, 0)..=(place, u64::MAX)) {
@@ -389,8 +389,8 @@ impl Waits {
         let mut woken = Woken::new();
         let holder = holder.filter(|_| is_held());
         state.tickets += 1;
-        // One that others wait for goes before those that hold nothing: else these would each take the row, wait for that
-        // one in turn, and have to give way.
+        // A transaction that others wait for goes before those that hold nothing. Otherwise each of these would take the row, wait for
+        // that transaction in turn, and be the victim of a deadlock.
         let is_awaited =
             state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
         let number = state.tickets | if is_awaited { 0 } else { LATER };

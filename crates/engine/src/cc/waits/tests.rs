@@ -173,9 +173,9 @@ fn cycles_past_turns() {
     assert_eq!(look(first), WaitStage::Turn);
 }
 
-/// Proves that a transaction that gives way passes on the turns that it has: the next one in the queue would wait for nothing.
+/// Proves that the turns of a deadlock's victim go to the next transactions in the queues, which would otherwise wait for nothing.
 #[test]
-fn turns_of_one_that_gives_way() {
+fn turns_of_a_victim() {
     let waits = waits();
     let [held, free, other] = [1, 2, 3].map(RecordId);
     let join = |row, place, holder| waits.join(row, place, holder, NEVER, || true);
