@@ -79,7 +79,7 @@ fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let options = WorkerOptions { batch: 8.into(), batch_max: 8, ..WorkerOptions::default() };
+                let options = WorkerOptions { batch: 32.into(), batch_max: 32, ..WorkerOptions::default() };
                 db.worker_with(OnMiss, options).run_each(0..EACH, body, |done| done.unwrap());
             });
         }

@@ -179,8 +179,10 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                     none.insert(RowWait::new(txn, self.locate.table, self.locate.key(), timeout, holder)?)
                 }
             };
+            // (An update at the commit waits for another one, which has the row for a moment only. Those that share the row may wait for a share of
+            // this transaction: the scheme is asked about them, each time.)
             if let Some(holder) = holder
-                && (holder.is_ending || txn.is_at_end.get() && line.is_patient())
+                && (holder.is_ending || txn.is_at_end.get() && !holder.is_shared() && line.is_patient())
             {
                 if line.stand_aside(holder)? {
                     self.is_aside = true;
