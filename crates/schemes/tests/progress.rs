@@ -58,7 +58,12 @@ fn transactions_commit_after_a_few_attempts(scheme: SchemeName, count: u64, open
     );
 }
 
-/// Runs transactions on two threads that read one row and then lock it. Proves that each commits: no wait is forgotten in a queue.
+/// Conflicts that a transaction may have on average where all of them want one row.
+const CONFLICTS_OF_ONE_ROW_MAX: u64 = 40;
+
+/// Runs transactions on two threads that read one row and then lock it. Proves that each commits after some attempts: no wait is
+/// forgotten in a queue, transactions that share the row do not stand aside for each other, and the one whose turn has come keeps it for its
+/// next attempt.
 fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
     const EACH: u64 = 1_000;
     let options = Options { workers: 0, retries_max: 100_000, ..Options::default() };
@@ -84,6 +89,12 @@ fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
             });
         }
     });
+    let conflicts = db.statistics().aborts_conflict;
+    assert!(
+        conflicts <= CONFLICTS_OF_ONE_ROW_MAX * 2 * EACH,
+        "{conflicts} conflicts of {} transactions on one row",
+        2 * EACH
+    );
     assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2 * EACH));
 }
 

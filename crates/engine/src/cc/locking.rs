@@ -88,11 +88,12 @@ impl<W: OnConflict> Policy for Locking<W> {
     fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Waiting, OutOfMemory> {
         // A transaction that has locked nothing keeps no other one waiting, so it may sleep. A transaction that has locks must not sleep for
         // those that share one: an older transaction may come to share it, or a transaction that waits for the sleeper's locks.
-        txn.sleeps = txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
+        // (Where the row is free, it waits for those in the queue. If transactions come to share the row, all in the queue ask again.)
+        let lock = record_of(record).lock();
+        txn.sleeps = lock == 0 || txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
         if txn.sleeps {
             return Ok(Waiting::Asleep);
         }
-        let lock = record_of(record).lock();
         let meeting = Meeting::new(txn, record, true, lock, true);
         if !W::may_wait(env, txn, &meeting)? {
             return Ok(Waiting::Not);

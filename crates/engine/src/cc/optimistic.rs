@@ -100,6 +100,7 @@ impl<V: Validation> Policy for Optimistic<V> {
         let Some(read) = row.read() else {
             if !is_own {
                 row.unlock();
+                env.shared.tell_waiters(&txn.member);
             }
             return Ok(None);
         };

@@ -151,7 +151,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
             let Poll::Ready(tried) = self.poll_try(context, true) else { return Poll::Pending };
             let (row, record, holder) = match tried {
                 Err(fault) => {
-                    if fault == Fault::Abort(Abort::WriteConflict)
+                    if matches!(fault, Fault::Abort(Abort::WriteConflict | Abort::Unserializable))
                         && let Some(line) = self.line.take()
                     {
                         line.keep();

@@ -155,12 +155,10 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         };
         let by = holder.map(|holder| holder.place);
         // (Also when those that share the lock have come after the wait began.)
-        if let Some(holder) = holder
-            && (self.ticket.is_none() || holder.is_shared())
-            && !self.ask_to_sleep(row, record)?
-        {
+        let asks = self.ticket.is_none() || holder.is_some_and(Holder::is_shared);
+        if asks && !self.ask_to_sleep(row, record)? {
             self.leave();
-            return self.stand_aside(holder);
+            return self.stand_aside(holder.unwrap_or(Holder::SHARERS)); // (without a holder, they have come since)
         }
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),

@@ -65,8 +65,8 @@ pub(super) fn line_up<R: Rules, P: Policy>(
         Held::Alone if txn.sleeps && env.shared.sleeps_beside(txn, record, true) => {
             return Err(Refused::Abort(Abort::WriteConflict));
         }
-        // (A read needs no lock.)
-        Held::Shared if txn.sleeps && env.shared.sleeps_beside(txn, record, false) => {
+        // (A read needs no lock, and a transaction that waits shares none.)
+        Held::Shared if txn.sleeps && still_sleeps(record, env, txn) => {
             stop_waiting(steps, env, txn);
             return Ok(Line::Passes);
         }
@@ -271,6 +271,13 @@ pub(super) fn may_sleep<P: Policy>(record: *const Record, env: Env<'_, Single<P>
     publish(env, txn, true);
     txn.sleeps =
         !has_alone(txn) || holder(record_of(record).lock(), env, txn).is_none_or(|holder| holder.is_younger);
+    txn.sleeps
+}
+
+/// Another operation of the transaction sleeps in the queue of a row.
+#[cold]
+fn still_sleeps<P: Policy>(record: *const Record, env: Env<'_, Single<P>>, txn: &mut Txn) -> bool {
+    env.shared.sleeps_beside(txn, record, false);
     txn.sleeps
 }
 

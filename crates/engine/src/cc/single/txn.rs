@@ -17,6 +17,7 @@ use crate::cc::{Holder, Target, Waits};
 use crate::epoch::Local;
 use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Tag, Version};
+use crate::sync::atomic::{Ordering, fence};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -504,6 +505,16 @@ impl Shared {
             self.waits.unshared(RecordId(self.number_of(record)));
         }
         Ok(())
+    }
+
+    /// The transaction has given a lock back before its end. Tells those that have found it as the holder meanwhile: it is not any more, and
+    /// may come to wait behind them.
+    #[cold]
+    pub(in crate::cc) fn tell_waiters(&self, member: &Participant) {
+        fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
+        if self.registry.is_awaited(member.place()) {
+            self.waits.ended(member.place());
+        }
     }
 
     /// Called before the transaction takes a lock, `alone` or as one of several. Returns true if another of its operations sleeps until
