@@ -11,7 +11,7 @@ use crate::record::{RECORD_BYTES, Record, RecordId};
 use crate::suspend::Never;
 use crate::sync::Arc;
 #[cfg(braid_shuttle)]
-use crate::sync::schedules;
+use {super::Holder, super::WaitStage, crate::sync::schedules};
 
 /// Partitions of such a database.
 pub(super) const PARTITIONS: u32 = 4;
@@ -297,4 +297,107 @@ pub(super) fn read<C: ConcurrencyControl>(
     }
     // SAFETY: the transaction is open.
     Ok(value.map(|value| unsafe { &*value }[0]))
+}
+
+/// Locks a key as operations do, waiting in the queue of its row. Returns false if the transaction must abort. `looks`: once more after it
+/// is in the queue.
+#[cfg(braid_shuttle)]
+pub(super) fn lock_in_queue<C: ConcurrencyControl>(
+    hand: &Hand<'_, C>,
+    txn: &mut C::Txn,
+    key: u64,
+    looks: bool,
+) -> bool {
+    let (shared, place) = (&hand.bench.shared, C::place(txn));
+    let waits = C::waits(shared);
+    let waker = std::task::Waker::from(Arc::new(Unpark(shuttle::thread::current())));
+    let mut ticket = None;
+    let is_locked = loop {
+        let row = hand.find(key).expect("it is there");
+        let record = hand.bench.record(row);
+        // A newcomer joins the queue, if there is one.
+        let holder = match ticket.is_none() && waits.has_queue(row) {
+            // SAFETY: found inside the hand's epoch.
+            true => unsafe { C::holder(shared, txn, record) },
+            false => match try_lock(hand, txn, key) {
+                Ok(None) => break true,
+                Ok(holder) => holder,
+                Err(_) => break false,
+            },
+        };
+        if holder.is_some_and(|holder| holder.is_ending) {
+            shuttle::thread::yield_now();
+            continue;
+        }
+        let is_held = || {
+            let Some(holder) = holder else { return false };
+            match holder.is_shared() {
+                true => waits.await_shares(),
+                false => C::await_end(shared, holder.place),
+            }
+            // SAFETY: found inside the hand's epoch.
+            let now = unsafe { C::holder(shared, txn, record) };
+            !looks || now.is_some_and(|now| now.id == holder.id && !now.is_ending)
+        };
+        let by = holder.map(|holder| holder.place);
+        match (ticket, by) {
+            (Some(ticket), Some(by)) if waits.stay(ticket, by, is_held) == WaitStage::Deadlocked => {
+                break false;
+            }
+            (Some(_), _) => {}
+            (None, _) => match waits.join(row, place, by, u64::MAX, is_held) {
+                Ok(joined) => ticket = Some(joined),
+                Err(_) => break false,
+            },
+        }
+        let ticket = ticket.expect("in the queue");
+        let stage = loop {
+            match waits.look(ticket, &waker) {
+                WaitStage::Waiting => shuttle::thread::park(),
+                stage => break stage,
+            }
+        };
+        if stage == WaitStage::Deadlocked {
+            break false;
+        }
+    };
+    match ticket {
+        Some(ticket) if is_locked => {
+            if waits.took(ticket) {
+                C::await_end(shared, place);
+            }
+        }
+        Some(ticket) => waits.leave(ticket),
+        None => {}
+    }
+    is_locked
+}
+
+/// Locks a key. Returns the transaction that has locked it instead.
+#[cfg(braid_shuttle)]
+fn try_lock<C: ConcurrencyControl>(
+    hand: &Hand<'_, C>,
+    txn: &mut C::Txn,
+    key: u64,
+) -> Result<Option<Holder>, Refused> {
+    loop {
+        match hand.change(txn, key, Change::Lock) {
+            Ok(Written::Done) => return Ok(None),
+            Ok(Written::Gone) => shuttle::thread::yield_now(),
+            Ok(other) => unreachable!("the key is there: {other:?}"),
+            Err(Refused::Held(holder)) => return Ok(Some(holder)),
+            Err(refused) => return Err(refused),
+        }
+    }
+}
+
+/// Unparks a thread.
+#[cfg(braid_shuttle)]
+struct Unpark(shuttle::thread::Thread);
+
+#[cfg(braid_shuttle)]
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }

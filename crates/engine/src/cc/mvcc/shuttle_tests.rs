@@ -3,10 +3,10 @@
 
 use super::tests::{Bench, Hand};
 use super::*;
-use crate::cc::models::{PLANTED_SCHEDULES_MAX, check, check_both};
+use crate::cc::models::{PLANTED_SCHEDULES_MAX, check, check_both, lock_in_queue};
 use crate::cc::serializable::{Planted, planted};
 use crate::cc::snapshot::Untracked;
-use crate::cc::{Snapshot, WaitStage, models};
+use crate::cc::{Snapshot, models};
 
 type Txn = super::Txn<Untracked>;
 use crate::memory::Memory;
@@ -284,75 +284,6 @@ fn reader_of_what_goes() {
 #[test]
 fn deletions_between_snapshots() {
     check_both(reader_of_what_goes);
-}
-
-/// Locks a key as operations do, waiting in the queue. Returns false if it has to give way. `looks`: once more after it is in the queue.
-fn lock_in_queue(hand: &Hand<'_>, txn: &mut Txn, key: u64, looks: bool) -> bool {
-    let (shared, place) = (&hand.bench.shared, Snapshot::place(txn));
-    let waits = Snapshot::waits(shared);
-    let waker = std::task::Waker::from(Arc::new(Unpark(thread::current())));
-    let mut ticket = None;
-    let is_locked = loop {
-        let holder = match hand.change(txn, key, Change::Lock) {
-            Ok(Written::Done) => break true,
-            Err(Refused::Held(holder)) => holder,
-            Ok(Written::Gone) => {
-                thread::yield_now();
-                continue;
-            }
-            Ok(other) => unreachable!("the key is there: {other:?}"),
-            Err(_) => break false,
-        };
-        if holder.is_ending {
-            thread::yield_now();
-            continue;
-        }
-        let row = hand.find(key).expect("it is there");
-        let is_held = || {
-            Snapshot::await_end(shared, holder.place);
-            // SAFETY: found inside the hand's epoch.
-            let now = unsafe { Snapshot::holder(shared, txn, hand.bench.record(row)) };
-            !looks || now.is_some_and(|now| now.id == holder.id && !now.is_ending)
-        };
-        match ticket {
-            Some(ticket) if waits.stay(ticket, holder.place, is_held) == WaitStage::Deadlocked => {
-                break false;
-            }
-            Some(_) => {}
-            None => match waits.join(row, place, Some(holder.place), u64::MAX, is_held) {
-                Ok(joined) => ticket = Some(joined),
-                Err(_) => break false,
-            },
-        }
-        let ticket = ticket.expect("in the queue");
-        let stage = loop {
-            match waits.look(ticket, &waker) {
-                WaitStage::Waiting => thread::park(),
-                stage => break stage,
-            }
-        };
-        if stage == WaitStage::Deadlocked {
-            break false;
-        }
-    };
-    match ticket {
-        Some(ticket) if is_locked => {
-            if waits.took(ticket) {
-                Snapshot::await_end(shared, place);
-            }
-        }
-        Some(ticket) => waits.leave(ticket),
-        None => {}
-    }
-    is_locked
-}
-
-struct Unpark(thread::Thread);
-
-impl std::task::Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
 }
 
 /// Three transactions lock one key, each in its turn: one of them commits a change, one commits nothing, one aborts.

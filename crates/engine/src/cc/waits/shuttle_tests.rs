@@ -1,7 +1,8 @@
-//! The model of a waiter beside the last share of a lock.
+//! Models of waiters beside locks that are given back before their transaction ends.
 
 use super::*;
-use crate::cc::models::{PLANTED_SCHEDULES_MAX, check, check_both};
+use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both, lock_in_queue};
+use crate::cc::{Adaptive, Change, ConcurrencyControl, Silo, TicToc};
 use shuttle::scheduler::PctScheduler;
 use shuttle::thread;
 
@@ -41,4 +42,36 @@ fn last_share_wakes() {
 #[should_panic(expected = "the row is free, and the waiter sleeps")]
 fn planted_look_before() {
     check(PctScheduler::new(3, PLANTED_SCHEDULES_MAX), last_share::<true>);
+}
+
+/// Two transactions lock one row, while a third one commits a value there without having locked it. Under an optimistic scheme one that
+/// has the lock may find the row latched by that commit, and gives the lock back at once.
+fn locks_beside_a_commit<C: ConcurrencyControl>() {
+    let bench = Arc::new(Bench::<C>::new());
+    bench.hand().commit_change(1, Change::Insert(b"0"));
+    let spawn = |work: fn(&Hand<'_, C>)| {
+        let bench = bench.clone();
+        thread::spawn(move || work(&bench.hand()))
+    };
+    let locks = |hand: &Hand<'_, C>| {
+        let mut txn = hand.begin();
+        lock_in_queue(hand, &mut txn, 1, true);
+        hand.abort(txn);
+    };
+    let writes = |hand: &Hand<'_, C>| {
+        let mut txn = hand.begin();
+        let is_made = hand.change(&mut txn, 1, Change::Put(b"1")).is_ok();
+        hand.commit_if(is_made, txn);
+    };
+    let threads = [spawn(locks), spawn(writes), spawn(locks)];
+    threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
+    assert!(!C::waits(&bench.shared).is_any(), "the queue is empty");
+}
+
+/// Proves that no transaction waits for one that has given the lock back and waits itself.
+#[test]
+fn locks_that_are_given_back_at_once() {
+    check_both(locks_beside_a_commit::<Silo>);
+    check_both(locks_beside_a_commit::<TicToc>);
+    check_both(locks_beside_a_commit::<Adaptive>);
 }
