@@ -45,7 +45,6 @@ use crate::memory::{Memory, OutOfMemory, Slab};
 use crate::metrics::ContentionStatistics;
 use crate::record::{Record, RecordId, Tag, Timestamp, Version};
 use crate::suspend::Suspend;
-use crate::sync::atomic::{Ordering, fence};
 pub(super) use accesses::Entry;
 pub use accesses::Held;
 pub(super) use age::{is_older, oldest_of, shares_of};
@@ -772,12 +771,13 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     fn finish(env: Env<'_, Self>, txn: &mut Txn, at: u64) {
         debug_assert!(txn.has_latched || txn.accesses.writes.is_empty());
         txn.has_latched = false;
-        if !txn.accesses.writes.is_empty() {
+        let has_drawn = !txn.accesses.writes.is_empty();
+        if has_drawn {
             install_writes(env, txn, at);
         }
         txn.drop_new(env.local);
         P::ends(env, txn);
-        txn.release(env.shared);
+        txn.release(env.shared, has_drawn);
         txn.end(env.shared);
         if env.worker.removed.borrow().len() >= REMOVED_PER_PASS {
             Self::maintain(env);
@@ -792,8 +792,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         rollback::undo_all(env, txn);
         txn.drop_new(env.local);
         P::ends(env, txn);
-        txn.release(env.shared);
-        fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
+        txn.release(env.shared, false);
         txn.end(env.shared);
     }
 }

@@ -256,8 +256,9 @@ impl Txn {
         record_of(record).await_shares(lock);
     }
 
-    /// Gives the locks back.
-    pub(super) fn release(&mut self, shared: &Shared) {
+    /// Gives the locks back. `has_drawn`: the transaction has drawn its commit timestamp after it took them, so it has seen whether it is
+    /// awaited, or those that look for the holder see that it commits. One that aborts, or has only locked rows, has not.
+    pub(super) fn release(&mut self, shared: &Shared, has_drawn: bool) {
         if std::mem::take(&mut self.keeps_out) {
             self.let_in(shared);
         }
@@ -267,6 +268,9 @@ impl Txn {
                 Held::Shared => shared.unshare(entry.record),
                 Held::Alone => record_of(entry.record).unlock(),
             }
+        }
+        if !has_drawn && self.member.tag != Tag::NONE {
+            fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
         }
     }
 
