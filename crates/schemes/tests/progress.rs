@@ -98,6 +98,64 @@ fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
     assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2 * EACH));
 }
 
+/// Accounts, and what is in each at first.
+const ACCOUNTS: u64 = 10;
+const BALANCE: u64 = 1 << 40;
+
+/// Moves an amount from one account to another one at the commit, the second with a read in between; or returns the sum of all.
+async fn move_or_sum(tx: &Txn<AnyScheme>, rows: Table<u64, u64>, number: u64) -> Result<Option<u64>> {
+    let (from, to) = (number % ACCOUNTS, (number + 1 + number / 7 % (ACCOUNTS - 1)) % ACCOUNTS);
+    let take = |old: Option<u64>, new: NewValue<'_, u64>| new.set(old.unwrap_or_default() - 7);
+    match number % 3 {
+        0 => {
+            tx.update_at_commit(rows, from, take)?;
+            tx.add(rows, to, 7)?;
+        }
+        1 => {
+            tx.update_at_commit(rows, from, take)?;
+            let old = tx.get(rows, to).await?;
+            tx.put(rows, to, old.unwrap() + 7).await?;
+        }
+        _ => {
+            let (mut all, mut sum) = (tx.scan(rows, 0..ACCOUNTS), 0);
+            while let Some((_, value)) = all.next().await? {
+                sum += value;
+            }
+            return Ok(Some(sum));
+        }
+    }
+    Ok(None)
+}
+
+/// Runs transactions on three workers that move amounts between few accounts. Proves that each commits, without a wait that reaches
+/// `lock_wait_ms`, and that no sum shows half of a commit.
+fn accounts(scheme: SchemeName) {
+    const EACH: u64 = 300;
+    let options = Options { workers: 1, retries_max: 100_000, ..Options::default() };
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
+        .unwrap();
+    let rows: Table<u64, u64> = db.table("accounts").unwrap();
+    db.transact(|tx| (0..ACCOUNTS).try_for_each(|row| tx.put(rows, row, BALANCE))).unwrap();
+    let judge = |done: Result<Option<u64>>| {
+        let sum = done.unwrap();
+        assert!(sum.is_none_or(|sum| sum == ACCOUNTS * BALANCE), "the sum is {sum:?}");
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (db, judge) = (&db, &judge);
+            scope.spawn(move || {
+                let options = WorkerOptions { batch: 8.into(), batch_max: 8, ..WorkerOptions::default() };
+                let numbers = (0..EACH).map(|number| number * 5 + thread);
+                let body =
+                    async move |tx: &Txn<AnyScheme>, &number: &u64| move_or_sum(tx, rows, number).await;
+                let handle = db.run_each(numbers.clone().collect::<Vec<_>>(), body);
+                db.worker_with(OnMiss, options).run_each(numbers, body, judge);
+                handle.wait().unwrap().into_iter().for_each(judge);
+            });
+        }
+    });
+}
+
 macro_rules! tests {
     ($($name:literal $module:ident $scheme:ident $promise:ident,)*) => {$(
         #[test]
@@ -106,6 +164,7 @@ macro_rules! tests {
             transactions_commit_after_a_few_attempts(braiddb::SchemeName::$scheme, 40, 16);
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, false);
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, true);
+            accounts(braiddb::SchemeName::$scheme);
         }
     )*};
 }

@@ -179,10 +179,9 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                     none.insert(RowWait::new(txn, self.locate.table, self.locate.key(), timeout, holder)?)
                 }
             };
-            // (An update at the commit waits for another one, which has the row for a moment only. Those that share the row may wait for a share of
-            // this transaction: the scheme is asked about them, each time.)
             if let Some(holder) = holder
-                && (holder.is_ending || txn.is_at_end.get() && !holder.is_shared() && line.is_patient())
+                && (holder.is_ending
+                    || txn.is_at_end.get() && line.is_patient() && has_for_a_moment(txn, holder))
             {
                 if line.stand_aside(holder)? {
                     self.is_aside = true;
@@ -196,6 +195,14 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
             }
         }
     }
+}
+
+/// Returns true if the row that an update at the commit wants is likely to be free in a moment, because its holder commits as well. A holder
+/// that sleeps keeps the row for longer. Transactions that share the row may wait for a share of this one: the scheme decides about them.
+fn has_for_a_moment<C: ConcurrencyControl>(txn: &TxnState<C>, holder: Holder) -> bool {
+    let waits = C::waits(txn.shared());
+    let is_asleep = waits.is_any() && waits.is_asleep(holder.place);
+    !(holder.is_shared() || is_asleep)
 }
 
 /// Locks the row of a finished operation, and reads it.

@@ -245,9 +245,10 @@ async fn make_way<C: ConcurrencyControl>(
     }
     if txn.turn.get().is_none() {
         // (A turn that has not helped was lost to a write past the queue. Those that come back at once lose to the same ones
-        // again and again.)
+        // again and again. A holder that sleeps may do so for long.)
         let was_awaited = txn.blocker.get().is_some_and(|blocker| blocker.was_awaited);
-        let queues = is_deadlock || ((was_awaited || retries >= QUEUES_FROM) && !had_turn);
+        let waits_long = was_awaited || retries >= QUEUES_FROM || txn.is_blocked_by_sleeper();
+        let queues = is_deadlock || waits_long && !had_turn;
         if queues || (step_aside(txn, retries).await && !had_turn) {
             wait_aside(txn, retries).await?;
         }

@@ -481,6 +481,17 @@ impl Waits {
         lock(&self.state).waiters.range((place, 0)..=(place, u64::MAX)).next().is_some()
     }
 
+    /// The transaction at `place` sleeps in the queue of a row.
+    #[cold]
+    pub(crate) fn is_asleep(&self, place: u32) -> bool {
+        let state = lock(&self.state);
+        let mut own = state.waiters.range((place, 0)..=(place, u64::MAX));
+        own.any(|(&(_, number), row)| {
+            let entry = state.rows.get(row).and_then(|queue| queue.entries.get(&number));
+            entry.is_some_and(|entry| entry.stage == WaitStage::Waiting)
+        })
+    }
+
     /// The transaction at `place` sleeps until others share the lock of a row no more: of another row than `but`.
     #[cold]
     pub(in crate::cc) fn awaits_sharers(&self, place: u32, but: Option<RecordId>) -> bool {

@@ -34,6 +34,7 @@ fn turns() {
     assert_eq!(look(a), WaitStage::Waiting);
     waits.ended(1);
     assert_eq!([a, c, d].map(look), [WaitStage::Turn, WaitStage::Waiting, WaitStage::Waiting]);
+    assert_eq!([2, 4, 9].map(|place| waits.is_asleep(place)), [false, true, false]);
     assert_eq!(waits.stay(a, 8, || true), WaitStage::Waiting);
     waits.ended(8);
     assert_eq!([a, c].map(look), [WaitStage::Turn, WaitStage::Waiting]);
