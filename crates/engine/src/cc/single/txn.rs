@@ -256,8 +256,8 @@ impl Txn {
         record_of(record).await_shares(lock);
     }
 
-    /// Gives the locks back. `has_drawn`: the transaction has drawn its commit timestamp after it took them, so it has seen whether it is
-    /// awaited, or those that look for the holder see that it commits. One that aborts, or has only locked rows, has not.
+    /// Gives the locks back. `has_drawn`: the transaction has drawn its commit timestamp since it took them. So it sees that it is awaited, or
+    /// the one that waits sees that it commits. A transaction that aborts, or has only locked rows, has drawn none.
     pub(super) fn release(&mut self, shared: &Shared, has_drawn: bool) {
         if std::mem::take(&mut self.keeps_out) {
             self.let_in(shared);
