@@ -258,10 +258,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     /// Returns true if the one transaction that was in the way of the last attempt sleeps until it has another row.
     pub(crate) fn is_blocked_by_sleeper(&self) -> bool {
         let waits = C::waits(self.shared());
-        waits.is_any()
-            && self.blocker.get().is_some_and(|Blocker { holder, .. }| {
-                !holder.is_shared() && waits.is_asleep(holder.place) && C::is_open(self.shared(), holder)
-            })
+        self.is_blocked_by_one() && self.blocker.get().is_some_and(|by| waits.is_asleep(by.holder.place))
     }
 
     /// Returns true if the transaction that was in the way of the last attempt is still open, or the row is still shared.

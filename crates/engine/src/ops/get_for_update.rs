@@ -200,9 +200,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
 /// Returns true if the row that an update at the commit wants is likely to be free in a moment, because its holder commits as well. A holder
 /// that sleeps keeps the row for longer. Transactions that share the row may wait for a share of this one: the scheme decides about them.
 fn has_for_a_moment<C: ConcurrencyControl>(txn: &TxnState<C>, holder: Holder) -> bool {
-    let waits = C::waits(txn.shared());
-    let is_asleep = waits.is_any() && waits.is_asleep(holder.place);
-    !(holder.is_shared() || is_asleep)
+    !(holder.is_shared() || C::waits(txn.shared()).is_asleep(holder.place))
 }
 
 /// Locks the row of a finished operation, and reads it.

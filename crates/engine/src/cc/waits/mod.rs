@@ -271,6 +271,16 @@ impl State {
         awaited
     }
 
+    /// The rows for which operations of the transaction at `place` sleep, each with its queue.
+    fn slept_for(&self, place: u32) -> impl Iterator<Item = (RecordId, &Queue)> {
+        let own = self.waiters.range((place, 0)..=(place, u64::MAX));
+        own.filter_map(|(&(_, number), &row)| {
+            let queue = self.rows.get(&row)?;
+            let entry = queue.entries.get(&number)?;
+            (entry.stage == WaitStage::Waiting).then_some((row, queue))
+        })
+    }
+
     /// The first of the entries for a row of the transaction at `place`.
     fn first_entry(&self, place: u32, row: RecordId) -> Option<u64> {
         let mut own = self.waiters.range((place, 0)..=(place, u64::MAX));
@@ -481,28 +491,18 @@ impl Waits {
         lock(&self.state).waiters.range((place, 0)..=(place, u64::MAX)).next().is_some()
     }
 
-    /// The transaction at `place` sleeps in the queue of a row.
-    #[cold]
+    /// An operation of the transaction at `place` sleeps in the queue of a row.
     pub(crate) fn is_asleep(&self, place: u32) -> bool {
-        let state = lock(&self.state);
-        let mut own = state.waiters.range((place, 0)..=(place, u64::MAX));
-        own.any(|(&(_, number), row)| {
-            let entry = state.rows.get(row).and_then(|queue| queue.entries.get(&number));
-            entry.is_some_and(|entry| entry.stage == WaitStage::Waiting)
-        })
+        self.is_any() && lock(&self.state).slept_for(place).next().is_some()
     }
 
     /// The transaction at `place` sleeps until others share the lock of a row no more: of another row than `but`.
     #[cold]
     pub(in crate::cc) fn awaits_sharers(&self, place: u32, but: Option<RecordId>) -> bool {
         let state = lock(&self.state);
-        let mut rows =
-            state.waiters.range((place, 0)..=(place, u64::MAX)).map(|(&(_, number), &row)| (number, row));
-        rows.any(|(number, row)| {
-            let Some(queue) = state.rows.get(&row).filter(|_| Some(row) != but) else { return false };
-            let waits = queue.entries.get(&number).is_some_and(|entry| entry.stage == WaitStage::Waiting);
-            waits && queue.holder == Some(Holder::SHARERS.place)
-        })
+        state
+            .slept_for(place)
+            .any(|(row, queue)| Some(row) != but && queue.holder == Some(Holder::SHARERS.place))
     }
 
     /// Takes out all that is left of the transaction at `place`: of operations that were forgotten.
