@@ -130,7 +130,7 @@ async fn move_or_sum(tx: &Txn<AnyScheme>, rows: Table<u64, u64>, number: u64) ->
 /// Runs transactions on three workers that move amounts between few accounts. Proves that each commits, without a wait that reaches
 /// `lock_wait_ms`, and that no sum shows half of a commit.
 fn accounts(scheme: SchemeName) {
-    const EACH: u64 = 100;
+    const EACH: u64 = 400;
     let options = Options { workers: 1, retries_max: 100_000, ..Options::default() };
     let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
         .unwrap();
@@ -167,10 +167,7 @@ macro_rules! tests {
             transactions_commit_after_a_few_attempts(braiddb::SchemeName::$scheme, 40, 16);
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, false);
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, true);
-            // (Under `mvcc` a wait may still reach `lock_wait_ms`.)
-            if braiddb::SchemeName::$scheme != braiddb::SchemeName::MultiVersion {
-                accounts(braiddb::SchemeName::$scheme);
-            }
+            accounts(braiddb::SchemeName::$scheme);
         }
     )*};
 }

@@ -255,12 +255,6 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.blocker.get().is_some_and(|blocker| !blocker.holder.is_shared()) && self.is_blocked()
     }
 
-    /// Returns true if the one transaction that was in the way of the last attempt sleeps until it has another row.
-    pub(crate) fn is_blocked_by_sleeper(&self) -> bool {
-        let waits = C::waits(self.shared());
-        self.is_blocked_by_one() && self.blocker.get().is_some_and(|by| waits.is_asleep(by.holder.place))
-    }
-
     /// Returns true if the transaction that was in the way of the last attempt is still open, or the row is still shared.
     pub(crate) fn is_blocked(&self) -> bool {
         let Some(Blocker { what, row, holder, .. }) = self.blocker.get() else { return false };

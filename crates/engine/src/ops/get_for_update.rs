@@ -179,9 +179,10 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                     none.insert(RowWait::new(txn, self.locate.table, self.locate.key(), timeout, holder)?)
                 }
             };
+            // (An update at the commit has its row for a moment only. Transactions that share the row may wait for a share of this one: the
+            // scheme decides about them.)
             if let Some(holder) = holder
-                && (holder.is_ending
-                    || txn.is_at_end.get() && line.is_patient() && has_for_a_moment(txn, holder))
+                && (holder.is_ending || txn.is_at_end.get() && line.is_patient() && !holder.is_shared())
             {
                 if line.stand_aside(holder)? {
                     self.is_aside = true;
@@ -195,12 +196,6 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
             }
         }
     }
-}
-
-/// Returns true if the row that an update at the commit wants is likely to be free in a moment, because its holder commits as well. A holder
-/// that sleeps keeps the row for longer. Transactions that share the row may wait for a share of this one: the scheme decides about them.
-fn has_for_a_moment<C: ConcurrencyControl>(txn: &TxnState<C>, holder: Holder) -> bool {
-    !(holder.is_shared() || C::waits(txn.shared()).is_asleep(holder.place))
 }
 
 /// Locks the row of a finished operation, and reads it.

@@ -71,6 +71,12 @@ fn rounds_max(retries: u32) -> u32 {
     1 << doublings.min(16)
 }
 
+/// Rounds that this transaction stands aside where several have met: they differ between transactions, so that two of them do not meet again
+/// and again.
+fn rounds_apart<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> u32 {
+    1 + txn.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries)
+}
+
 /// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and some times more where it met the
 /// memory limit and others' garbage was in the way. The closure lives in
 /// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
@@ -245,12 +251,17 @@ async fn make_way<C: ConcurrencyControl>(
     }
     if txn.turn.get().is_none() {
         // (A turn that has not helped was lost to a write past the queue. Those that come back at once lose to the same ones
-        // again and again. A holder that sleeps may do so for long.)
+        // again and again.)
         let was_awaited = txn.blocker.get().is_some_and(|blocker| blocker.was_awaited);
-        let waits_long = was_awaited || retries >= QUEUES_FROM || txn.is_blocked_by_sleeper();
+        let waits_long = was_awaited || retries >= QUEUES_FROM;
         let queues = is_deadlock || waits_long && !had_turn;
+        let met_sharers = txn.blocker.get().is_some_and(|blocker| blocker.holder.is_shared());
         if queues || (step_aside(txn, retries).await && !had_turn) {
             wait_aside(txn, retries).await?;
+            if met_sharers {
+                // (All that have waited for the last share are awake now.)
+                pass_rounds(txn, rounds_apart(txn, retries), false).await;
+            }
         }
     }
     *kept = txn.turn.get();
@@ -324,7 +335,7 @@ async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> b
     let has_holder = txn.is_blocked_by_one();
     let rounds = match has_holder {
         true => ROUNDS_FOR_HOLDER_MAX,
-        false => 1 + txn.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries),
+        false => rounds_apart(txn, retries),
     };
     // (The other one may be open on the same worker: so not in place, where there is a choice, nor while any transaction
     // waits for a row.)

@@ -1,5 +1,6 @@
 //! The queues of transactions that wait for locked rows: one for each row that is waited for, first come, first served,
-//! except that a transaction that holds a row which others wait for goes before those that hold none.
+//! except that a transaction that holds a row which others wait for goes before those that hold none. If it is waiting already when
+//! others come to wait for its row, it is moved forward (`State::promote`).
 //!
 //! Called by `txn`: by an operation that has found a row locked, and by a transaction that gave way to a row's writer,
 //! before it is run again. Called by the scheme when a transaction ends that the registry has marked as awaited. A row
@@ -28,8 +29,8 @@
 //!
 //! # Deadlocks
 //! A transaction waits for the row's holder, and for all in front of it in the queue. Such an edge arises when a wait
-//! begins, and when a queue gets another holder. Either happens under the lock, and the caller looks for a cycle there: so the
-//! last edge of a cycle finds it. The search goes by way of holders, and of those in a queue that wait elsewhere as well: a cycle that
+//! begins, when a queue gets another holder, and when a transaction is moved forward. Each happens under the lock, and the caller looks
+//! for a cycle there: so the last edge of a cycle finds it. The search goes by way of holders, and of those in a queue that wait elsewhere as well: a cycle that
 //! goes through another one has a shorter cycle beside it. A row can be taken by a transaction that was not in its queue, since plain writes do
 //! not ask; then the cycle is found by the first of the queue, or by the next one that joins it, without being in it.
 
@@ -177,7 +178,17 @@ impl Entry {
 }
 
 impl State {
+    /// The ticket with the number that its entry has now: see `promote`.
+    fn current(&self, ticket: Ticket) -> Ticket {
+        let Ticket { row, number } = ticket;
+        match self.rows.get(&row).is_some_and(|queue| queue.entries.contains_key(&number)) {
+            true => ticket,
+            false => Ticket { row, number: number & !LATER },
+        }
+    }
+
     fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+        let ticket = self.current(ticket);
         self.rows.get_mut(&ticket.row)?.entries.get_mut(&ticket.number)
     }
 
@@ -193,9 +204,36 @@ impl State {
         is_news
     }
 
+    /// The transaction at `place` holds a row which others wait for: its waits go before those of transactions that hold none. Returns true
+    /// if there is more than one of them, so that a cycle may go through those that it has overtaken.
+    fn promote(&mut self, place: u32, woken: &mut Woken) -> bool {
+        let State { rows, waiters, deadlines, .. } = self;
+        let later: Vec<_> =
+            waiters.range((place, LATER)..=(place, u64::MAX)).map(|(&at, &row)| (at, row)).collect();
+        for &((_, number), row) in &later {
+            let first = number & !LATER;
+            waiters.remove(&(place, number));
+            waiters.insert((place, first), row);
+            let Some(queue) = rows.get_mut(&row) else { continue };
+            let Some(entry) = queue.entries.remove(&number) else { continue };
+            if deadlines.remove(&(entry.deadline_ns, number, row)) {
+                deadlines.insert((entry.deadline_ns, first, row));
+            }
+            if queue.of_several.remove(&number) {
+                queue.of_several.insert(first);
+            }
+            queue.entries.insert(first, entry);
+            queue.turn(woken);
+        }
+        !later.is_empty() && waiters.range((place, 0)..=(place, u64::MAX)).nth(1).is_some()
+    }
+
     /// Names the row's holder on behalf of the entry `by`, as `set_holder`. If that is those that share the row now, the others in the queue
-    /// look again: they may have rows by now for which the sharers wait, and each has to ask whether it may wait for sharers.
+    /// look again: they may have rows by now for which the sharers wait, and each has to ask whether it may wait for sharers. Returns true as
+    /// well if the holder has overtaken others where it waits itself, so that there may be a cycle through it.
     fn meet_holder(&mut self, by: Ticket, holder: u32, woken: &mut Woken) -> bool {
+        let by = self.current(by);
+        let has_overtaken = self.promote(holder, woken);
         let is_news = self.set_holder(by.row, Some(holder));
         if is_news
             && holder == Holder::SHARERS.place
@@ -205,11 +243,12 @@ impl State {
             let waiting = others.filter(|(_, entry)| entry.stage == WaitStage::Waiting);
             waiting.for_each(|(_, entry)| entry.stop(WaitStage::Turn, woken));
         }
-        is_news
+        is_news || has_overtaken
     }
 
     /// Takes an entry out, and lets the next one have its turn. Returns false if it is not there.
     fn remove(&mut self, ticket: Ticket, woken: &mut Woken) -> bool {
+        let ticket = self.current(ticket);
         let Some(queue) = self.rows.get_mut(&ticket.row) else { return false };
         let Some(entry) = queue.entries.remove(&ticket.number) else { return false };
         queue.of_several.remove(&ticket.number);
@@ -327,13 +366,14 @@ impl State {
         let mut goes_on = true;
         for root in iter::once(place).chain(holder) {
             while let Some(cycle) = self.cycle(root) {
-                // (One that has nothing and waits once is only in the queue before a member that would wait for the next one
-                // without it as well.)
-                let of_use = cycle.iter().copied().filter(|&member| self.may_be_awaited(member));
+                debug_assert!(
+                    cycle.iter().all(|&member| self.may_be_awaited(member)),
+                    "the one before it waits for it"
+                );
                 // The one whose wait closes the cycle has come last. It is not in a cycle that another transaction closed
                 // when it took a row past the queue.
-                let last = of_use.clone().find(|&member| member == place);
-                let victim = last.or_else(|| of_use.max()).unwrap_or(place);
+                let last = cycle.iter().find(|&&member| member == place);
+                let victim = *last.or_else(|| cycle.iter().max()).expect("a cycle has members");
                 goes_on &= victim != place;
                 self.stop_waits(victim, woken);
             }
@@ -474,6 +514,10 @@ impl Waits {
         let is_news = state.set_holder(ticket.row, Some(place));
         let Some(queue) = state.rows.get_mut(&ticket.row) else { return false };
         let others = queue.entries.len() > 1;
+        if others {
+            state.promote(place, &mut woken);
+        }
+        let Some(queue) = state.rows.get_mut(&ticket.row) else { return false };
         // The same transaction may have asked for the row twice at once, and then has it twice.
         let own = queue.entries.values_mut().filter(|entry| entry.place == place);
         own.filter(|entry| entry.stage == WaitStage::Waiting)
@@ -489,11 +533,6 @@ impl Waits {
     #[cold]
     pub(in crate::cc) fn is_waiting(&self, place: u32) -> bool {
         lock(&self.state).waiters.range((place, 0)..=(place, u64::MAX)).next().is_some()
-    }
-
-    /// An operation of the transaction at `place` sleeps in the queue of a row.
-    pub(crate) fn is_asleep(&self, place: u32) -> bool {
-        self.is_any() && lock(&self.state).slept_for(place).next().is_some()
     }
 
     /// The transaction at `place` sleeps until others share the lock of a row no more: of another row than `but`.

@@ -34,7 +34,6 @@ fn turns() {
     assert_eq!(look(a), WaitStage::Waiting);
     waits.ended(1);
     assert_eq!([a, c, d].map(look), [WaitStage::Turn, WaitStage::Waiting, WaitStage::Waiting]);
-    assert_eq!([2, 4, 9].map(|place| waits.is_asleep(place)), [false, true, false]);
     assert_eq!(waits.stay(a, 8, || true), WaitStage::Waiting);
     waits.ended(8);
     assert_eq!([a, c].map(look), [WaitStage::Turn, WaitStage::Waiting]);
@@ -49,6 +48,36 @@ fn turns() {
     assert!(state.held.is_empty() && state.waiters.is_empty() && state.rows.is_empty());
     assert_eq!(waits.memory.used_bytes(Kind::Other), 0);
     assert!(rings.0.load(Ordering::SeqCst) >= 4);
+}
+
+/// Proves that a transaction is moved forward in its queue when others come to wait for what it holds, with its ticket and its deadline; and
+/// that it can close a cycle that way.
+#[test]
+fn awaited_ones_go_first() {
+    const OTHER: RecordId = RecordId(8);
+    const THIRD: RecordId = RecordId(9);
+    let waits = waits();
+    let join = |row, place, holder| waits.join(row, place, Some(holder), 100, || true);
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    let [first, awaited, last] = [2, 3, 4].map(|place| join(ROW, place, 1).expect("no cycle"));
+    let waiter = join(OTHER, 5, 3).expect("no cycle");
+    waits.ended(1);
+    assert_eq!([first, awaited, last].map(look), [WaitStage::Waiting, WaitStage::Turn, WaitStage::Waiting]);
+    assert!(waits.took(awaited), "others wait");
+    assert_eq!(look(first), WaitStage::Waiting);
+    waits.ended(3);
+    assert_eq!([first, waiter].map(look), [WaitStage::Turn; 2]);
+    waits.expire(100);
+    assert!([first, last, waiter].map(look).iter().all(|&stage| stage == WaitStage::Expired));
+    [first, last, waiter].into_iter().for_each(|ticket| waits.leave(ticket));
+    assert_eq!((waits.is_any(), waits.first_deadline_ns()), (false, None));
+    // 3 waits for the row behind 2, which has come later and is awaited, and for another row of 2. Then it overtakes 2.
+    let behind = join(ROW, 3, 1).expect("no cycle");
+    join(OTHER, 9, 2).expect("no cycle");
+    let front = join(ROW, 2, 1).expect("no cycle");
+    let beside = join(OTHER, 3, 2).expect("2 is in front of 3 for both");
+    join(THIRD, 5, 3).expect("5 is in no cycle");
+    assert!([front, behind, beside].map(look).contains(&WaitStage::Deadlocked));
 }
 
 /// Proves that a wait is over at its time, not before, and that the next in the queue is not held up by it.
@@ -89,10 +118,11 @@ fn cycles() {
         assert_eq!(lock(&waits.state).waiters.len(), length as usize - 1);
         waits.join(row(length), length - 1, Some(length), NEVER, || true).expect("a longer chain");
     }
-    // 1 holds the row, 2 is first in the queue, 3 behind it; 2 would wait for 3 elsewhere.
+    // 1 holds the row, 2 is first in the queue, 3 behind it; 2 would wait for 3 elsewhere. (If 2 held nothing, 3 would overtake it.)
     let waits = waits();
     waits.join(ROW, 2, Some(1), NEVER, || true).expect("no cycle");
     waits.join(ROW, 3, Some(1), NEVER, || true).expect("no cycle");
+    waits.join(RecordId(9), 4, Some(2), NEVER, || true).expect("no cycle");
     assert_eq!(waits.join(RecordId(8), 2, Some(3), NEVER, || true), Err(Refusal::Deadlocked));
 }
 
@@ -104,6 +134,7 @@ fn cycles_of_others() {
     let (taken, other) = (RecordId(1), RecordId(2));
     let first = waits.join(taken, 10, Some(1), NEVER, || true).expect("no cycle");
     let second = waits.join(taken, 11, Some(1), NEVER, || true).expect("no cycle");
+    waits.join(RecordId(3), 13, Some(10), NEVER, || true).expect("10 stays in front of 11");
     let third = waits.join(other, 12, Some(11), NEVER, || true).expect("no cycle");
     waits.ended(1);
     // 12 has taken the row past the queue, and waits for 11, which waits for the row.
@@ -136,22 +167,10 @@ fn cycles_between_two_entries_of_one() {
     join(row, 10, 1).expect("no cycle");
     join(row, 20, 1).expect("no cycle");
     join(row, 30, 1).expect("no cycle");
+    join(RecordId(4), 41, 20).expect("20 stays in front of the others");
+    join(RecordId(5), 42, 10).expect("10 stays in front of 30");
     join(third, 40, 30).expect("30 has a row that is waited for");
     assert_eq!(join(other, 10, 30), Err(Refusal::Deadlocked), "30 is behind 10");
-}
-
-/// Proves that the transaction that gives way to break a cycle holds a row, and is not only in a queue between two members.
-#[test]
-fn cycles_past_bystanders() {
-    let waits = waits();
-    let (row, other) = (RecordId(1), RecordId(2));
-    let bystander = waits.join(row, 99, Some(1), NEVER, || true).expect("no cycle");
-    let member = waits.join(row, 3, Some(1), NEVER, || true).expect("no cycle");
-    let taker = waits.join(other, 2, Some(3), NEVER, || true).expect("no cycle");
-    waits.ended(1);
-    assert_eq!(waits.stay(bystander, 2, || true), WaitStage::Waiting);
-    let stages = [bystander, member, taker].map(|ticket| waits.look(ticket, Waker::noop()));
-    assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
 }
 
 /// Proves that a cycle is found that goes past one that has its turn and will be gone soon, to one that has its turn and
@@ -163,6 +182,7 @@ fn cycles_past_turns() {
     let join = |row, place, holder| waits.join(row, place, holder, NEVER, || true);
     let keeper = join(other, 20, None).expect("no cycle");
     let running = join(row, 11, None).expect("no cycle");
+    join(RecordId(4), 98, Some(20)).expect("20 stays in front of 10");
     join(other, 10, None).expect("no cycle");
     // 10 holds what another one waits for, so it comes before 11, which has its turn already.
     join(third, 99, Some(10)).expect("no cycle");
