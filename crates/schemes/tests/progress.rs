@@ -8,6 +8,7 @@ use braiddb::metrics::SystemClock;
 use braiddb::suspend::OnMiss;
 use braiddb::worker::WorkerOptions;
 use braiddb::{AnyScheme, Database, NewValue, Options, Result, SchemeName, Table, Txn};
+use futures::future::join_all;
 use std::sync::Arc;
 
 const TOGETHER: usize = 10;
@@ -98,6 +99,38 @@ fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
     assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2 * EACH));
 }
 
+/// Conflicts that a transaction may have on average where all of them read every row.
+const CONFLICTS_OF_READERS_MAX: u64 = 100;
+
+/// Runs transactions on one worker of which each reads all rows at once, in many operations, and then writes one of them. Proves that they
+/// do not all come back together when the last share of a row is given back, to fail each other again.
+fn readers_of_all_rows_write_one(scheme: SchemeName) {
+    const ROWS: u64 = 30;
+    const JOINED: u64 = 40;
+    const READERS: u64 = 50;
+    let options = Options { workers: 0, ..Options::default() };
+    let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
+        .unwrap();
+    let rows: Table<u64, u64> = db.table("rows").unwrap();
+    db.transact(|tx| (0..ROWS).try_for_each(|row| tx.put(rows, row, 0))).unwrap();
+    let body = async |tx: &Txn<AnyScheme>, &number: &u64| {
+        let read = async |first: u64| {
+            let keys: [u64; 3] = std::array::from_fn(|next| (first + next as u64) % ROWS);
+            tx.get_many(rows, &keys).await.map(drop)
+        };
+        join_all((0..JOINED).map(|at| read(number * 7 + at))).await.into_iter().collect::<Result<()>>()?;
+        let old = tx.get(rows, number * 7 % ROWS).await?;
+        tx.put(rows, number * 7 % ROWS, old.unwrap() + 1).await
+    };
+    let mut worker = db.worker_with(OnMiss, WorkerOptions { batch: 16.into(), ..WorkerOptions::default() });
+    worker.run_each(0..READERS, body, |done| done.unwrap());
+    let conflicts = db.statistics().aborts_conflict;
+    assert!(
+        conflicts <= CONFLICTS_OF_READERS_MAX * READERS,
+        "{conflicts} conflicts of {READERS} transactions"
+    );
+}
+
 /// Accounts, and what is in each at first.
 const ACCOUNTS: u64 = 10;
 const BALANCE: u64 = 1 << 40;
@@ -167,6 +200,7 @@ macro_rules! tests {
             transactions_commit_after_a_few_attempts(braiddb::SchemeName::$scheme, 40, 16);
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, false);
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, true);
+            readers_of_all_rows_write_one(braiddb::SchemeName::$scheme);
             accounts(braiddb::SchemeName::$scheme);
         }
     )*};

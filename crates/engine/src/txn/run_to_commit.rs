@@ -259,7 +259,8 @@ async fn make_way<C: ConcurrencyControl>(
         if queues || (step_aside(txn, retries).await && !had_turn) {
             wait_aside(txn, retries).await?;
             if met_sharers {
-                // (All that have waited for the last share are awake now.)
+                // All that have waited for the last share are awake now. (A turn would keep others from sharing the row meanwhile.)
+                txn.leave_turn();
                 pass_rounds(txn, rounds_apart(txn, retries), false).await;
             }
         }
