@@ -53,6 +53,7 @@ pub use snapshot::Snapshot;
 pub use tictoc::TicToc;
 pub use timestamp::TimestampOrdering;
 pub use wait_die::WaitDie;
+pub(crate) use waits::NEVER;
 pub use waits::{Refusal, Ticket, WaitStage, Waits};
 
 /// The table of schemes: calls the macro `$then` with a line for each, which has its name on command lines, a name for

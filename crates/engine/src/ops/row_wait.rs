@@ -3,7 +3,7 @@
 use super::blocker::{Blocker, Wanted};
 use super::bounded_wait::BoundedWait;
 use super::state::TxnState;
-use crate::cc::{Abort, ConcurrencyControl, Holder, Refusal, Ticket, WaitStage, Waiting};
+use crate::cc::{Abort, ConcurrencyControl, Holder, NEVER, Refusal, Ticket, WaitStage, Waiting};
 use crate::error::{Error, HolderKind, LockHolder, LockedRow, Result};
 use crate::index::Key;
 use crate::memory::OutOfMemory;
@@ -92,6 +92,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
         if let Some(ticket) = self.ticket.take() {
             txn.waits.update(|n| n.saturating_sub(1));
+            C::waits(txn.shared()).renew(ticket, NEVER); // it does not wait while it is run again
             txn.turn.set(Some(ticket));
         }
     }
@@ -104,6 +105,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         {
             txn.turn.set(None);
             txn.waits.update(|n| n + 1);
+            C::waits(txn.shared()).renew(ticket, self.deadline_ns);
             self.ticket = Some(ticket);
         }
     }

@@ -56,7 +56,7 @@ const ENTRY_BYTES: u64 = 256;
 /// each other in the order in which they came.
 const LATER: u64 = 1 << 63;
 /// No deadline.
-const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// All waits of a database.
 pub struct Waits {
@@ -482,6 +482,20 @@ impl Waits {
         let goes_on = state.break_cycles(place, is_news.then_some(holder), &mut woken);
         self.unlock(state, woken);
         if goes_on { WaitStage::Waiting } else { WaitStage::Deadlocked }
+    }
+
+    /// The entry is kept for another wait, which ends at `deadline_ns`, or until there is one (`NEVER`). A wait that is over stays so.
+    #[cold]
+    pub fn renew(&self, ticket: Ticket, deadline_ns: u64) {
+        let mut state = lock(&self.state);
+        let Ticket { row, number } = state.current(ticket);
+        let Some(entry) = state.entry(ticket).filter(|entry| entry.wants()) else { return };
+        let old = std::mem::replace(&mut entry.deadline_ns, deadline_ns);
+        state.deadlines.remove(&(old, number, row));
+        if deadline_ns != NEVER {
+            state.deadlines.insert((deadline_ns, number, row));
+        }
+        self.unlock(state, Woken::new());
     }
 
     /// How far the wait has come; while it waits, `waker` will be called when that changes.

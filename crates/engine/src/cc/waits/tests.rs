@@ -98,6 +98,11 @@ fn times() {
     waits.ended(1);
     assert_eq!((look(first), look(second)), (WaitStage::Expired, WaitStage::Turn));
     assert_eq!(waits.stay(first, 4, || true), WaitStage::Expired);
+    waits.renew(second, 300);
+    waits.expire(299);
+    assert_eq!((look(second), waits.first_deadline_ns()), (WaitStage::Turn, Some(300)));
+    waits.renew(first, 400);
+    assert_eq!((look(first), waits.first_deadline_ns()), (WaitStage::Expired, Some(300)));
     waits.leave_all(2);
     waits.leave_all(3);
     assert_eq!((waits.is_any(), waits.first_deadline_ns()), (false, None));
