@@ -147,6 +147,11 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
             {
                 return Poll::Pending;
             }
+            if let Some(fault) = txn.doomed.get()
+                && self.line.is_some()
+            {
+                return Poll::Ready(Err(fault.into())); // another operation has failed meanwhile
+            }
             // First the lock: what is read under it is not overwritten any more.
             let Poll::Ready(tried) = self.poll_try(context, true) else { return Poll::Pending };
             let (row, record, holder) = match tried {

@@ -116,6 +116,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
             self.note_partition();
         }
         self.doomed.set(Some(fault));
+        if self.waits.get() > 0 {
+            C::waits(self.shared()).call(self.place());
+        }
         fault
     }
 }

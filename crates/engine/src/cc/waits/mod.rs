@@ -1,25 +1,37 @@
-//! The queues of transactions that wait for locked rows: one for each row that is waited for, first come, first served,
-//! except that a transaction that holds a row which others wait for goes before those that hold none. If it is waiting already when
-//! others come to wait for its row, it is moved forward (`State::promote`).
+//! Queues of transactions that wait for locked rows: one queue for each row that is waited for.
 //!
-//! Called by `txn`: by an operation that has found a row locked, and by a transaction that gave way to a row's writer,
-//! before it is run again. Called by the scheme when a transaction ends that the registry has marked as awaited. A row
-//! that is not waited for is in no table here, and the end of a transaction that is not awaited costs one load.
+//! A queue is first come, first served, with one exception: a transaction that holds a row which others wait for goes before the
+//! transactions that hold none. A transaction that already waits when others come to wait for its row is moved forward
+//! (`State::promote`).
+//!
+//! Three callers enter here: an operation that finds a row locked, a transaction that is about to be run again after another transaction
+//! had its row, and a scheme when a transaction ends that the registry has marked as awaited. A row that is not waited for has no entry in
+//! any table, and the end of a transaction that is not awaited costs one load.
+//!
+//! # A wait, step by step
+//! 1. `join` puts an entry into the row's queue and names the row's holder. It refuses if the wait would close a cycle.
+//! 2. `look` leaves the waiter's waker, and the waiter sleeps.
+//! 3. The holder ends and calls `ended`. The first entry of the queue gets its turn, and its waker is called.
+//! 4. The waiter tries to lock the row. If it succeeds, `took` removes its entry and makes the waiter the holder for whoever is left. If
+//!    the row has another holder by now, `stay` names that holder, and the wait goes on at step 2. If the waiter cannot have the row any
+//!    more, `leave` gives the turn to the next entry.
 //!
 //! # No lost wake-up
-//! Under the lock, a waiter marks the holder as awaited (`ConcurrencyControl::await_end`), and looks at the row once more
-//! after that, before it names the holder. The holder ends, which the row shows, and then looks at the mark, and calls
-//! `ended` if it is set. Whichever of the two is first, the other one sees it. So a transaction that is named as a holder
-//! has not called `ended` since: it is open, or is about to call it and waits for nothing.
+//! Under the lock, a waiter marks the holder as awaited (`ConcurrencyControl::await_end`) and then looks at the row once more, before it names
+//! the holder. A holder that ends first lets the row show it, and then looks at the mark and calls `ended` if it is set. Whichever of the two
+//! is first, the other one sees it. Therefore a transaction that is named as a holder has not called `ended` since: it is open, or it is
+//! about to call `ended` and waits for nothing.
 //!
 //! # Shared locks
-//! The lock of a row that transactions share counts them and does not name them. They are a holder of their own
-//! ([`Holder::SHARERS`]), whose place no transaction has: it waits for nothing, so no cycle goes through it. (A transaction that
-//! holds what others may wait for does not sleep for sharers: see `ConcurrencyControl::may_queue`.) So all in a queue are asked when its
-//! row comes to be shared, also those that joined it before. While any row has this holder,
-//! `shares_awaited` is set, and a transaction that gives a share back calls `unshared`, as does one whose share becomes the whole
-//! lock: its waiters are to know it by name. A waiter sets the flag before it looks at the row once more, and a transaction looks at
-//! the flag after its share is gone: both sequentially consistent, so that one sees the other.
+//! The lock of a shared row counts its transactions and does not name them. All sharers together are one holder,
+//! [`Holder::SHARERS`], whose place belongs to no transaction. This holder waits for nothing, so no cycle goes through it; a transaction that
+//! holds what others may wait for does not sleep for sharers (`ConcurrencyControl::may_queue`). When a row comes to be shared, all entries
+//! of its queue get a turn, because each transaction has to ask again whether it may sleep.
+//!
+//! While any row has this holder, `shares_awaited` is set. A transaction that gives back a share then calls `unshared`, as does a transaction
+//! whose share becomes the whole lock, because its waiters need to know it by name. A waiter sets the flag before it looks at the row
+//! once more, and a transaction reads the flag after its share is gone. Both accesses are sequentially consistent, so one of the two sees the
+//! other.
 //!
 //! # Invariants, whenever the lock is free
 //! - A queue is not empty.
@@ -28,11 +40,13 @@
 //! - Every entry is under its transaction in `waiters` and, if its wait has an end, in `deadlines`.
 //!
 //! # Deadlocks
-//! A transaction waits for the row's holder, and for all in front of it in the queue. Such an edge arises when a wait
-//! begins, when a queue gets another holder, and when a transaction is moved forward. Each happens under the lock, and the caller looks
-//! for a cycle there: so the last edge of a cycle finds it. The search goes by way of holders, and of those in a queue that wait elsewhere as well: a cycle that
-//! goes through another one has a shorter cycle beside it. A row can be taken by a transaction that was not in its queue, since plain writes do
-//! not ask; then the cycle is found by the first of the queue, or by the next one that joins it, without being in it.
+//! A transaction waits for the row's holder and for all entries before its own in the queue. Such an edge arises when a wait begins, when a
+//! queue gets another holder, and when a transaction is moved forward. Each happens under the lock, and the caller searches for a
+//! cycle there, so the last edge of a cycle finds it. The search follows holders, and of the earlier entries in a queue only those whose
+//! transactions also wait elsewhere: a cycle through any other entry has a shorter cycle beside it.
+//!
+//! Plain writes do not ask the queue, so a transaction can take a row past it. The first of the queue, or the next transaction that
+//! joins, finds the cycle then, although it may not be a member.
 
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
@@ -50,22 +64,22 @@ use std::iter;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// What an entry takes, with its part of the four tables: charged to the account while it is there.
+/// Memory that an entry takes, with its part of the four tables. It is charged to the account as long as the entry exists.
 const ENTRY_BYTES: u64 = 256;
-/// Added to the numbers of transactions that hold no row which others wait for: they come after those that do, and among
-/// each other in the order in which they came.
+/// Added to the number of an entry whose transaction holds no row that others wait for. It sorts such entries behind all others, and
+/// among each other in the order of their arrival.
 const LATER: u64 = 1 << 63;
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// All waits of a database.
+/// All waits for rows of a database.
 pub struct Waits {
     state: Mutex<State>,
-    /// Entries. A hint when read without the lock: a transaction that comes at the same moment as another may overtake it.
+    /// The number of entries. Without the lock it is a hint: a transaction that arrives at the same moment as another may overtake it.
     waiting: AtomicUsize,
-    /// The first deadline: a hint likewise.
+    /// The earliest deadline. Without the lock it is a hint.
     first_deadline_ns: AtomicU64,
-    /// Some row is waited for that transactions share.
+    /// Set while some row that transactions share is waited for.
     shares_awaited: AtomicBool,
     memory: Arc<Memory>,
 }
@@ -76,7 +90,7 @@ impl fmt::Debug for Waits {
     }
 }
 
-/// Names an entry.
+/// Names an entry by its row and by the number that it was given (see `State::current`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     row: RecordId,
@@ -84,29 +98,29 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The row that it is for.
+    /// Returns the row that the entry waits for.
     pub fn row(self) -> RecordId {
         self.row
     }
 }
 
-/// How far a wait has come.
+/// The state of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitStage {
-    /// Its waker will be called.
+    /// The waiter sleeps; its waker will be called.
     Waiting,
-    /// The row was free at that time: try to take it.
+    /// The row was free when this was decided: the waiter tries to lock it.
     Turn,
-    /// It would have waited for itself, and has to give way.
+    /// The transaction would have waited for itself, and has to abort.
     Deadlocked,
-    /// Its time is over.
+    /// The wait has reached its deadline.
     Expired,
 }
 
-/// Why a wait did not begin.
+/// The reason why a wait did not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It would wait for itself.
+    /// The transaction would wait for itself.
     Deadlocked,
     /// The database's memory limit is reached.
     OutOfMemory,
@@ -124,19 +138,19 @@ struct State {
     held: BTreeSet<(u32, RecordId)>,
     waiters: BTreeMap<(u32, u64), RecordId>,
     deadlines: BTreeSet<(u64, u64, RecordId)>,
-    /// Given out so far: a lesser number has come before.
+    /// The last number that was given out. A lesser number was given earlier.
     tickets: u64,
-    /// Transactions that searches for cycles have come to.
+    /// The number of transactions that searches for cycles have visited.
     #[cfg(test)]
     searched: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Default)]
 struct Queue {
-    /// The place of the transaction that holds the row, as far as is known.
+    /// The place of the transaction that is known to hold the row.
     holder: Option<u32>,
     entries: BTreeMap<u64, Entry>,
-    /// The entries of transactions that have other entries as well, in this queue or another one.
+    /// The numbers of entries whose transactions have further entries, in this queue or another one.
     of_several: BTreeSet<u64>,
 }
 
@@ -147,11 +161,11 @@ struct Entry {
     waker: Option<Waker>,
 }
 
-/// Wakers to be called once the lock is free: they may run any code.
+/// Wakers to be called after the lock is released, because they may run any code.
 type Woken = Vec<Waker>;
 
 impl Queue {
-    /// Gives the first that still wants the row its turn, if the row is free as far as is known.
+    /// Gives the first entry that still wants the row its turn, if no holder is known.
     fn turn(&mut self, woken: &mut Woken) {
         if self.holder.is_some() {
             return;
@@ -178,7 +192,7 @@ impl Entry {
 }
 
 impl State {
-    /// The ticket with the number that its entry has now: see `promote`.
+    /// Returns the ticket with the present number of its entry, which `promote` may have changed.
     fn current(&self, ticket: Ticket) -> Ticket {
         let Ticket { row, number } = ticket;
         match self.rows.get(&row).is_some_and(|queue| queue.entries.contains_key(&number)) {
@@ -192,7 +206,7 @@ impl State {
         self.rows.get_mut(&ticket.row)?.entries.get_mut(&ticket.number)
     }
 
-    /// Names the row's holder. Returns true if another one than before, and more than one transaction waits for it.
+    /// Names the row's holder. Returns true if it is another holder than before and the queue has more than one entry.
     fn set_holder(&mut self, row: RecordId, holder: Option<u32>) -> bool {
         let Some(queue) = self.rows.get_mut(&row) else { return false };
         let old = std::mem::replace(&mut queue.holder, holder);
@@ -204,8 +218,9 @@ impl State {
         is_news
     }
 
-    /// The transaction at `place` holds a row which others wait for: its waits go before those of transactions that hold none. Returns true
-    /// if there is more than one of them, so that a cycle may go through those that it has overtaken.
+    /// Moves the waits of the transaction at `place`, which holds a row that others wait for, before those of transactions that hold none.
+    /// Otherwise all entries before its own would have their turns first, and each would fail because of the row that it holds. Returns true
+    /// if an entry was moved and the transaction has several: the move may have closed a cycle then.
     fn promote(&mut self, place: u32, woken: &mut Woken) -> bool {
         let State { rows, waiters, deadlines, .. } = self;
         let later: Vec<_> =
@@ -228,9 +243,9 @@ impl State {
         !later.is_empty() && waiters.range((place, 0)..=(place, u64::MAX)).nth(1).is_some()
     }
 
-    /// Names the row's holder on behalf of the entry `by`, as `set_holder`. If that is those that share the row now, the others in the queue
-    /// look again: they may have rows by now for which the sharers wait, and each has to ask whether it may wait for sharers. Returns true as
-    /// well if the holder has overtaken others where it waits itself, so that there may be a cycle through it.
+    /// Names the row's holder on behalf of the entry `by`, and moves the holder's own waits forward. If the row has come to be shared, the
+    /// other entries get a turn: their transactions may hold rows by now for which the sharers wait, and each has to ask whether it may
+    /// sleep. Returns true if there may be a new cycle through the holder.
     fn meet_holder(&mut self, by: Ticket, holder: u32, woken: &mut Woken) -> bool {
         let by = self.current(by);
         let has_overtaken = self.promote(holder, woken);
@@ -246,7 +261,7 @@ impl State {
         is_news || has_overtaken
     }
 
-    /// Takes an entry out, and lets the next one have its turn. Returns false if it is not there.
+    /// Removes an entry, and gives the next one its turn. Returns false if the entry does not exist.
     fn remove(&mut self, ticket: Ticket, woken: &mut Woken) -> bool {
         let ticket = self.current(ticket);
         let Some(queue) = self.rows.get_mut(&ticket.row) else { return false };
@@ -265,7 +280,7 @@ impl State {
         true
     }
 
-    /// An entry of the transaction at `place` has come or gone: notes which of its entries are not its only one.
+    /// Brings `of_several` up to date after an entry of the transaction at `place` was added or removed.
     fn note_several(&mut self, place: u32) {
         let State { rows, waiters, .. } = self;
         let mut own = waiters.range((place, 0)..=(place, u64::MAX)).map(|(&(_, number), row)| (number, row));
@@ -279,9 +294,9 @@ impl State {
         }
     }
 
-    /// Returns the transactions that the one at `place` waits for: for each of its waits those before it in the queue, then the row's holder.
-    /// Leaves out those before it that have no other wait, for a queue may be thousands long. A cycle through one of these has a shorter one beside
-    /// it: it waits only for others that are before it, and for the holder.
+    /// Returns the transactions that the one at `place` waits for: for each of its waits the earlier entries of the queue, then the row's holder.
+    /// Leaves out earlier entries whose transactions have no other wait, because a queue may be thousands long. Such a transaction
+    /// waits only for still earlier entries and for the holder, so a cycle through it has a shorter cycle beside it.
     fn awaited_by(&self, place: u32) -> Vec<u32> {
         #[cfg(test)]
         self.searched.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -310,7 +325,7 @@ impl State {
         awaited
     }
 
-    /// The rows for which operations of the transaction at `place` sleep, each with its queue.
+    /// Returns the rows for which operations of the transaction at `place` sleep, each with its queue.
     fn slept_for(&self, place: u32) -> impl Iterator<Item = (RecordId, &Queue)> {
         let own = self.waiters.range((place, 0)..=(place, u64::MAX));
         own.filter_map(|(&(_, number), &row)| {
@@ -320,19 +335,19 @@ impl State {
         })
     }
 
-    /// The first of the entries for a row of the transaction at `place`.
+    /// Returns the number of the first entry that the transaction at `place` has for a row.
     fn first_entry(&self, place: u32, row: RecordId) -> Option<u64> {
         let mut own = self.waiters.range((place, 0)..=(place, u64::MAX));
         own.find(|(_, waited)| **waited == row).map(|(&(_, number), _)| number)
     }
 
-    /// Another one waits for the transaction at `place`, or may come to, beside the one wait that has just begun.
+    /// Returns true if others wait for the transaction at `place`, or could because it has several waits.
     fn may_be_awaited(&self, place: u32) -> bool {
         let holds = self.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
         holds || self.waiters.range((place, 0)..=(place, u64::MAX)).nth(1).is_some()
     }
 
-    /// A cycle that can be reached from `start`: its members.
+    /// Returns the members of a cycle that can be reached from `start`.
     fn cycle(&self, start: u32) -> Option<Vec<u32>> {
         let mut on_path = BTreeMap::from([(start, true)]);
         let mut path = vec![(start, self.awaited_by(start))];
@@ -357,8 +372,8 @@ impl State {
         None
     }
 
-    /// Breaks the cycles that the new wait of the transaction at `place` has closed. If others wait for another holder than before, `holder`
-    /// is that one, and the cycles through it are broken as well. Returns false if the transaction at `place` is a victim: it must abort.
+    /// Breaks the cycles that the new wait of the transaction at `place` has closed, and those through `holder` if the queue has got that
+    /// holder just now. Returns false if the transaction at `place` is a victim, which must abort.
     ///
     /// Each search of the graph finds one cycle, and a victim breaks it. There was no cycle before, so each new one goes through `place` or
     /// `holder`: a search begins at these two alone.
@@ -405,26 +420,29 @@ impl Waits {
         }
     }
 
-    /// Waits that are under way, for any row.
+    /// Returns the number of waits that are under way, for all rows.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Some row is waited for.
+    /// Returns true if some row is waited for.
     #[inline(always)]
     pub fn is_any(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// This row is waited for, so that a newcomer is to join its queue.
+    /// Returns true if this row is waited for, so that a newcomer has to join its queue.
     #[cold]
     pub fn has_queue(&self, row: RecordId) -> bool {
         lock(&self.state).rows.contains_key(&row)
     }
 
-    /// Joins the queue for a row, on behalf of the transaction at `place`. The row is held by the one at `holder`, or free but for those in
-    /// the queue. At `deadline_ns` of the engine's clock the wait is over. `is_held` marks the holder, and looks whether it has the row
-    /// still.
+    /// Joins the queue for a row, on behalf of the transaction at `place`. `holder` is the place of the row's holder, or `None` if the row is
+    /// free and only has a queue. The wait ends at `deadline_ns` of the engine's clock. `is_held` marks the holder, and returns true if it
+    /// still has the row.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the wait would close a cycle, or there is no memory for the entry.
     #[cold]
     pub fn join(
         &self,
@@ -439,8 +457,8 @@ impl Waits {
         let mut woken = Woken::new();
         let holder = holder.filter(|_| is_held());
         state.tickets += 1;
-        // A transaction that others wait for goes before those that hold nothing. Otherwise each of these would take the row, wait for
-        // that transaction in turn, and be the victim of a deadlock.
+        // A transaction that others wait for goes before those that hold nothing. Otherwise each of those would take the row, wait for
+        // this transaction in turn, and be the victim of a deadlock.
         let is_awaited =
             state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next().is_some();
         let number = state.tickets | if is_awaited { 0 } else { LATER };
@@ -453,10 +471,10 @@ impl Waits {
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let ticket = Ticket { row, number };
-        // The others in the queue may have waited for another holder: then they have a new edge, too.
+        // If the others in the queue have waited for another holder, they have a new edge, too.
         let news = holder.filter(|&holder| state.meet_holder(ticket, holder, &mut woken));
         state.rows.get_mut(&row).expect("it has an entry").turn(&mut woken);
-        // (A transaction that nobody waits for closes no cycle: that is the usual case, and costs no walk.)
+        // (In the usual case no other transaction waits for this one. Then it closes no cycle, and no search is needed.)
         let may_close = news.is_some() || state.may_be_awaited(place);
         if may_close && !state.break_cycles(place, news, &mut woken) {
             self.remove(state, ticket, woken);
@@ -466,8 +484,8 @@ impl Waits {
         Ok(ticket)
     }
 
-    /// The row was found held by the one at `holder`: waits on, at the same place in the queue, unless that one does not
-    /// have it any more (`is_held`, as for `join`). A wait that is over stays so.
+    /// Waits on at the same place in the queue, because the row was found held by the transaction at `holder`; unless that transaction does not
+    /// have the row any more (`is_held`, as for `join`). A wait that is over stays so.
     #[cold]
     pub fn stay(&self, ticket: Ticket, holder: u32, is_held: impl FnOnce() -> bool) -> WaitStage {
         let mut state = lock(&self.state);
@@ -484,7 +502,7 @@ impl Waits {
         if goes_on { WaitStage::Waiting } else { WaitStage::Deadlocked }
     }
 
-    /// The entry is kept for another wait, which ends at `deadline_ns`, or until there is one (`NEVER`). A wait that is over stays so.
+    /// Keeps the entry for another wait, which ends at `deadline_ns`, or until such a wait begins (`NEVER`). A wait that is over stays so.
     #[cold]
     pub fn renew(&self, ticket: Ticket, deadline_ns: u64) {
         let mut state = lock(&self.state);
@@ -498,7 +516,7 @@ impl Waits {
         self.unlock(state, Woken::new());
     }
 
-    /// How far the wait has come; while it waits, `waker` will be called when that changes.
+    /// Returns the state of the wait. If that is `Waiting`, `waker` will be called when it changes.
     #[cold]
     pub fn look(&self, ticket: Ticket, waker: &Waker) -> WaitStage {
         let mut state = lock(&self.state);
@@ -513,13 +531,13 @@ impl Waits {
         stage
     }
 
-    /// Leaves the queue; if it had its turn, the next one has it now.
+    /// Leaves the queue. If the entry had its turn, the next one has it now.
     #[cold]
     pub fn leave(&self, ticket: Ticket) {
         self.remove(lock(&self.state), ticket, Woken::new());
     }
 
-    /// As `leave`, and the row is this one's now. Returns true if others wait for it.
+    /// Leaves the queue, because the transaction has locked the row. Returns true if others wait for the row.
     #[cold]
     pub fn took(&self, ticket: Ticket) -> bool {
         let mut state = lock(&self.state);
@@ -543,13 +561,13 @@ impl Waits {
         others
     }
 
-    /// The transaction at `place` waits for a row.
+    /// Returns true if the transaction at `place` waits for a row.
     #[cold]
     pub(in crate::cc) fn is_waiting(&self, place: u32) -> bool {
         lock(&self.state).waiters.range((place, 0)..=(place, u64::MAX)).next().is_some()
     }
 
-    /// The transaction at `place` sleeps until others share the lock of a row no more: of another row than `but`.
+    /// Returns true if the transaction at `place` sleeps until a row, other than `but`, is not shared any more.
     #[cold]
     pub(in crate::cc) fn awaits_sharers(&self, place: u32, but: Option<RecordId>) -> bool {
         let state = lock(&self.state);
@@ -558,7 +576,23 @@ impl Waits {
             .any(|(row, queue)| Some(row) != but && queue.holder == Some(Holder::SHARERS.place))
     }
 
-    /// Takes out all that is left of the transaction at `place`: of operations that were forgotten.
+    /// Lets all waits of the transaction at `place` look again, because it can no longer commit: its operations fail instead of sleeping on
+    /// with its locks, perhaps behind a turn of its own.
+    #[cold]
+    pub fn call(&self, place: u32) {
+        let mut state = lock(&self.state);
+        let mut woken = Woken::new();
+        let State { rows, waiters, .. } = &mut *state;
+        for (&(_, number), row) in waiters.range((place, 0)..=(place, u64::MAX)) {
+            let entry = rows.get_mut(row).and_then(|queue| queue.entries.get_mut(&number));
+            if let Some(entry) = entry.filter(|entry| entry.stage == WaitStage::Waiting) {
+                entry.stop(WaitStage::Turn, &mut woken);
+            }
+        }
+        self.unlock(state, woken);
+    }
+
+    /// Removes all entries that forgotten operations of the transaction at `place` have left.
     #[cold]
     pub fn leave_all(&self, place: u32) {
         loop {
@@ -569,7 +603,8 @@ impl Waits {
         }
     }
 
-    /// The transaction at `place` has ended, and the rows that it held show it; or some of them do, and for the others it is waited on.
+    /// Gives turns in the queues of the rows that the transaction at `place` held. The caller has ended the transaction, or has given back
+    /// some of its rows; waiters that find a row still held go on waiting.
     #[cold]
     pub fn ended(&self, place: u32) {
         let mut state = lock(&self.state);
@@ -585,19 +620,19 @@ impl Waits {
         self.unlock(state, woken);
     }
 
-    /// A waiter is about to look whether transactions share the row that it waits for. Called within `is_held` of `join` or `stay`.
+    /// Announces that a waiter is about to look whether its row is shared. Called within `is_held` of `join` or `stay`.
     #[cold]
     pub(crate) fn await_shares(&self) {
         self.shares_awaited.store(true, Ordering::SeqCst); // before the row is looked at: see the head of the module
     }
 
-    /// A transaction that has just given a share of a row's lock back is to call `unshared`.
+    /// Returns true if a transaction that has just given back a share of a row's lock has to call `unshared`.
     #[inline(always)]
     pub(in crate::cc) fn are_shares_awaited(&self) -> bool {
         self.shares_awaited.load(Ordering::SeqCst) // after the share was given back: see the head of the module
     }
 
-    /// A row may be free of those that share its lock, or can be shared again: the first in its queue looks.
+    /// Gives the first in the row's queue its turn, if the queue waits for sharers: the row may be free of them, or can be shared again.
     #[cold]
     pub(in crate::cc) fn unshared(&self, row: RecordId) {
         let mut state = lock(&self.state);
@@ -611,13 +646,13 @@ impl Waits {
         self.unlock(state, woken);
     }
 
-    /// The first moment at which a wait is over; `None`: none has an end.
+    /// Returns the earliest deadline of all waits; `None` if no wait has one.
     #[inline]
     pub fn first_deadline_ns(&self) -> Option<u64> {
         Some(self.first_deadline_ns.load(Ordering::Relaxed)).filter(|&at| at != NEVER)
     }
 
-    /// Ends the waits whose time is over.
+    /// Ends the waits whose deadline has passed.
     #[cold]
     pub fn expire(&self, now_ns: u64) {
         let mut state = lock(&self.state);
@@ -644,7 +679,7 @@ impl Waits {
         self.unlock(state, woken);
     }
 
-    /// Frees the lock, then calls the wakers.
+    /// Releases the lock, then calls the wakers.
     fn unlock(&self, state: MutexGuard<'_, State>, woken: Woken) {
         let first = state.deadlines.first().map_or(NEVER, |(at, ..)| *at);
         self.first_deadline_ns.store(first, Ordering::Relaxed);
