@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::storage::FileStorage;
+use braiddb::wal::{Lsn, Until};
 use braiddb::{Database, Options, Table, recovery::Recovery, tools};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -131,6 +132,26 @@ fn reading_what_is_no_database_leaves_nothing() {
     let refused = Database::open_read_only(&path, options());
     assert!(matches!(refused, Err(braiddb::Error::NoDatabase)), "{refused:?}");
     assert_eq!(files(&path), []);
+}
+
+/// Proves that a refused restoration and a refused backup remove the directory that they have created, and keep one that was there.
+#[test]
+fn refused_copies_leave_no_directory() {
+    let scratch = Scratch::new("refused");
+    let (path, nothing, to) = (scratch.path("p"), scratch.path("nothing"), scratch.path("to"));
+    let restore = |from: &Path| Database::open_at(from, &to, Until::Lsn(Lsn(1 << 40)), options()).map(drop);
+    let (db, table) = open(&path);
+    put_all(&db, table, 0..10, 1);
+    db.close().unwrap();
+    fs::create_dir(&nothing).unwrap();
+    assert!(restore(&path).is_err() && !to.exists(), "a position behind the end");
+    assert!(restore(&nothing).is_err() && !to.exists(), "not a database");
+    fs::create_dir(&to).unwrap();
+    assert!(restore(&nothing).is_err() && to.exists());
+    fs::remove_dir_all(&to).unwrap();
+    let (db, _) = open(&path);
+    fs::remove_dir_all(&path).unwrap();
+    assert!(db.backup(&to).is_err() && !to.exists(), "a database that was removed");
 }
 
 /// Proves that a process that is killed and started again and again, and writes little, does not leave a segment's room each

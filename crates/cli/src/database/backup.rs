@@ -1,8 +1,9 @@
 //! `braid backup`: a copy of a database, also of one that is in use.
 
-use super::open::{Failure, advise, empty, existing};
+use super::open::{Failure, advise, existing, fill_empty};
 use super::progress::Watched;
 use braid_bench::text::grouped;
+use braiddb::storage::FileStorage;
 use braiddb::tools::Backup;
 use clap::Args;
 use serde_json::json;
@@ -23,8 +24,10 @@ pub struct BackupArgs {
 
 /// Runs the command.
 pub fn backup(args: &BackupArgs) -> Result<(), Failure> {
-    let ((from, watch), to) = (Watched::new(existing(&args.path)?), empty(&args.destination)?);
-    let done = braiddb::tools::backup(&from, &to).map_err(|error| advise(error, &args.path))?;
+    let (from, watch) = Watched::new(existing(&args.path)?);
+    let copy =
+        |to: &FileStorage| braiddb::tools::backup(&from, to).map_err(|error| advise(error, &args.path));
+    let done = fill_empty(&args.destination, copy)?;
     drop(watch);
     if args.json {
         let Backup { checkpoint, rows, records, bytes, .. } = done;

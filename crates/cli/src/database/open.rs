@@ -27,7 +27,7 @@ pub fn open_or_create(path: &Path) -> Result<Database, Failure> {
 
 /// A new database in an empty directory.
 pub fn create(path: &Path) -> Result<Database, Failure> {
-    recover(empty(path)?, path)
+    fill_empty(path, |storage| recover(storage.clone(), path))
 }
 
 /// A directory that its files show to be a database's.
@@ -52,8 +52,11 @@ fn was_begun(storage: &FileStorage, path: &Path) -> bool {
     has_lock && storage.list().is_ok_and(|names| names.iter().all(|name| name == "database.new"))
 }
 
-/// An empty directory.
-pub fn empty(path: &Path) -> Result<FileStorage, Failure> {
+/// Fills a directory that is empty or not there. A directory that is created for that goes again if nothing comes of it.
+pub fn fill_empty<R>(
+    path: &Path,
+    fill: impl FnOnce(&FileStorage) -> Result<R, Failure>,
+) -> Result<R, Failure> {
     let is_empty = match std::fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_none(),
         Err(_) => true, // or no directory, as creating it will say
@@ -63,7 +66,7 @@ pub fn empty(path: &Path) -> Result<FileStorage, Failure> {
             format!("{} is not empty: choose a directory that is not there yet", path.display()).into()
         );
     }
-    Ok(FileStorage::create(path)?)
+    FileStorage::create_for(path, fill)
 }
 
 fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {

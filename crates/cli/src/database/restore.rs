@@ -1,11 +1,11 @@
 //! `braid restore`: a database as it was at a point of its past, as a new one.
 
-use super::open::{Failure, advise, empty, existing};
+use super::open::{Failure, advise, existing, fill_empty};
 use super::progress::Watched;
 use braid_bench::text::grouped;
 use braiddb::Options;
 use braiddb::metrics::SystemClock;
-use braiddb::recovery::{Past, Restoration};
+use braiddb::recovery::{Past, Progress, Restoration};
 use braiddb::storage::{FileStorage, Storage};
 use braiddb::wal::{Lsn, Until, Utc};
 use clap::Args;
@@ -48,12 +48,13 @@ pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         (None, Some(unix_ns)) => Until::Time { unix_ns },
         (None, None) => Until::End,
     };
-    let (past, to) = (Past { from, logs, until }, Arc::new(empty(&args.new)?));
-    let clock = Arc::new(SystemClock::default());
-    let done = braiddb::recovery::restore(&past, to, &Options::default(), clock, &mut |progress| {
-        watch.show(progress)
-    });
-    let done = done.map_err(|error| advise(error, &args.path))?;
+    let past = Past { from, logs, until };
+    let done = fill_empty(&args.new, |to| {
+        let (to, clock) = (Arc::new(to.clone()), Arc::new(SystemClock::default()));
+        let show = &mut |progress: &Progress| watch.show(progress);
+        let done = braiddb::recovery::restore(&past, to, &Options::default(), clock, show);
+        done.map_err(|error| advise(error, &args.path))
+    })?;
     drop(watch);
     if args.json {
         let Restoration { reached, checkpoint, rows, transactions, .. } = done;

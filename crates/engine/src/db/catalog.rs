@@ -1,4 +1,5 @@
-//! What tools need of a database: its tables without their types, copies of its files, what is left of a damaged one.
+//! What tools need of a database: its tables without their types, copies of its files, and salvage of a damaged
+//! database.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
@@ -13,11 +14,11 @@ use crate::table::{Definitions, Description, IndexInfo, TableInner, TableKind, T
 use crate::txn::RawTable;
 use std::path::Path;
 
-/// A table, and the names of its types.
+/// A table, with the names of its types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableInfo {
-    /// What it is called.
+    /// The table's name.
     pub name: String,
     /// The type of its keys: `u64`, `string`, `(u32, bytes)`, `one of u8 (User {0: u64} = 1, Nobody = 2)`, …
     pub key_type: String,
@@ -25,17 +26,17 @@ pub struct TableInfo {
     pub value_type: String,
     /// The kind of its index.
     pub index: IndexKind,
-    /// What is in front of its index.
+    /// The front of its index.
     pub front: Front,
-    /// Definitions of the named types that its values consist of, with the versions that rows may have: lines as
-    /// `user 2: {name: string, age: u32}`.
+    /// Definitions of the named types in its values, with the versions that rows may have: lines such as `user 2:
+    /// {name: string, age: u32}`.
     pub definitions: Vec<String>,
     /// Its secondary indexes by columns, in the order in which they were declared.
     pub indexes: Vec<IndexInfo>,
 }
 
 impl TableInfo {
-    /// A table of this name with types of these names, and an index of the default kind with nothing in front.
+    /// Describes a table of this name with types of these names, and an index of the default kind without a front.
     pub fn new(
         name: impl Into<String>,
         key_type: impl Into<String>,
@@ -49,7 +50,7 @@ impl TableInfo {
 }
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// All tables, in the order in which they were created.
+    /// Returns all tables, in the order in which they were created.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -71,7 +72,8 @@ impl<C: ConcurrencyControl> Database<C> {
         self.engine().all_tables().into_iter().filter_map(info).collect()
     }
 
-    /// The table of this name, if there is one, by the bytes of its keys and values.
+    /// Returns the table of this name, to be used by the bytes of its keys and values. `None` if there is no such
+    /// table.
     pub fn raw_table(&self, name: &str) -> Option<RawTable> {
         let engine = self.engine();
         let table = engine.table_named(name)?;
@@ -79,9 +81,9 @@ impl<C: ConcurrencyControl> Database<C> {
         Some(RawTable::new(table, engine.id))
     }
 
-    /// As [`Database::table`], with types that are known by name only; with `fixed8` every key has eight bytes, as
-    /// those of [`Key::FIXED8`](crate::Key::FIXED8) types do. A table that exists may have other options, further
-    /// definitions, and further indexes; those that it has not are declared.
+    /// Opens or makes a table like [`Database::table`], with types known only by name. `fixed8`: every key has eight
+    /// bytes, as with types whose [`Key::FIXED8`](crate::Key::FIXED8) is true. An existing table may have other
+    /// options, more definitions, and more indexes. Indexes that it lacks are declared.
     pub fn create_raw_table(&self, info: &TableInfo, fixed8: bool) -> Result<RawTable> {
         let engine = &**self.engine();
         let TableInfo { name, key_type, value_type, index, front, definitions, indexes } = info.clone();
@@ -96,11 +98,11 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(raw)
     }
 
-    /// Copies the database to an empty directory, which is made if it is not there, while transactions go on. The copy
-    /// has every transaction that had committed before this was called. Without a log ([`Durability::None`]) a
-    /// checkpoint is made for that. In a closure that a worker runs it is [`Error::WouldDeadlock`].
+    /// Copies the database to an empty directory while transactions continue. The directory is made if it does not
+    /// exist. The copy has every transaction that committed before the call. Without a log ([`Durability::None`]) the
+    /// call makes a checkpoint first. It returns [`Error::WouldDeadlock`] in a closure that a worker runs.
     ///
-    /// [`backup`](crate::tools::backup()) copies a database that another process has open.
+    /// To copy a database that another process has open, use [`backup`](crate::tools::backup()).
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -123,7 +125,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let durable = self.0.durable.as_ref().ok_or(Error::InMemory)?;
         self.0.engine.check_open()?;
         self.0.engine.check_outside()?;
-        self.backup_to(durable, &FileStorage::create(path.as_ref())?)
+        FileStorage::create_for(path.as_ref(), |to| self.backup_to(durable, to))
     }
 
     fn backup_to(&self, durable: &Durable, to: &dyn Storage) -> Result<Backup> {
@@ -151,9 +153,10 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 }
 
-/// Takes everything that can be read of a damaged database, which nobody has open, into a new one without tables:
-/// rows of its newest checkpoint, and the log behind it up to the first damage. What it returns says what was left out;
-/// what was taken is durable by then. The design is in `docs/design/durability.md`.
+/// Copies everything that can be read of a damaged database into a new one without tables. No process may have the
+/// damaged database open. The call reads the rows of the newest checkpoint, and the log after it up to the first
+/// damage. It returns what was left out. Everything copied is durable when it returns. The design is in
+/// `docs/design/durability.md`.
 pub fn salvage<C: ConcurrencyControl>(
     from: &dyn Storage,
     to: &Database<C>,

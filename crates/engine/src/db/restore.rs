@@ -13,26 +13,27 @@ use crate::wal::{Lsn, Until};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A state that a database had, and where its files are.
+/// A past state of a database, and where its files are.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// The directory of the database, or of a backup of it: with a checkpoint from before the point, or the log from its
-    /// beginning.
+    /// The directory of the database, or of a backup of it. It must have a checkpoint from before the point, or the
+    /// log from its beginning.
     pub from: Arc<dyn Storage>,
-    /// Where more of its log is: archives, or the database's own directory where `from` is a backup. Of a segment that
-    /// several have, the last one's counts.
+    /// Where more of its log is: archives, or the database's own directory if `from` is a backup. If several have a
+    /// segment, the last one's is used.
     pub logs: Vec<Arc<dyn Storage>>,
     /// The point.
     pub until: Until,
 }
 
-/// Makes a new database in an empty directory, with an identity of its own, of what another one was at a point of its
-/// past. The other, which nobody has open, is only read, and files of the two cannot be taken for each other's. The new one's
-/// positions in the log go on from the point. It is durable when this returns; until then its directory is refused by
-/// whatever opens it.
+/// Makes a new database in an empty directory, with another database's state at a point of its past.
 ///
-/// The rows have to fit into memory, within `options`. The point has to lie behind the end of a checkpoint that there is,
-/// or the log has to be there from its beginning; else the error says which points can be restored. The design is in
+/// The other database is only read, and no process may have it open. The new database has an identity of its own, so
+/// files of the two cannot be mistaken for each other's. Its positions in the log continue from the point. It is
+/// durable when this returns. Until then every attempt to open its directory is refused.
+///
+/// The rows must fit into memory, within `options`. The point must lie after the end of an existing checkpoint, or
+/// the log must be there from its beginning. Otherwise the error says which points can be restored. The design is in
 /// `docs/design/durability.md`.
 pub fn restore(
     past: &Past,
@@ -44,7 +45,7 @@ pub fn restore(
     restore_with_planted(past, to, options, clock, Planted::None, progress)
 }
 
-/// As [`restore`], with an error planted for tests.
+/// Restores like [`restore`], with an error planted for tests.
 #[doc(hidden)]
 pub fn restore_with_planted(
     past: &Past,
@@ -63,8 +64,8 @@ pub fn restore_with_planted(
 }
 
 impl Database {
-    /// A new database in the directory `to`, which is empty or not there, with what the one in the directory `from` was
-    /// at a point of its past: see [`restore`], which takes archived segments of its log as well.
+    /// Makes a new database in the directory `to`, which must be empty or not exist, with the state of the database
+    /// in `from` at a point of its past. See [`restore`], which also takes archived segments of the log.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table, wal::Until};
@@ -93,16 +94,18 @@ impl Database {
         options: Options,
     ) -> Result<Database> {
         let past = Past { from: Arc::new(FileStorage::open(from.as_ref())?), logs: Vec::new(), until };
-        let storage = Arc::new(FileStorage::create(to.as_ref())?);
-        restore(&past, storage.clone(), &options, Arc::new(SystemClock::default()), &mut |_| {})?;
-        // (In the same directory, whatever its path leads to by now.)
-        Database::open_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
+        FileStorage::create_for(to.as_ref(), |storage| {
+            let storage = Arc::new(storage.clone());
+            restore(&past, storage.clone(), &options, Arc::new(SystemClock::default()), &mut |_| {})?;
+            // The same directory, wherever its path leads by now.
+            Database::open_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
+        })
     }
 }
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Where the log ends: all that has committed before this call lies before. To be noted before a risky change, and
-    /// restored to. None without a log.
+    /// Returns the end of the log. Everything that committed before this call lies before it. Record it before a
+    /// risky change, to restore the database to it. `None` without a log.
     pub fn log_position(&self) -> Option<Lsn> {
         self.engine().log.get().map(|log| log.writer.appended_lsn())
     }

@@ -41,18 +41,53 @@ impl FileStorage {
 
     /// The directory, which is created, and made durable in its parent, unless it exists.
     pub fn create(directory: impl Into<PathBuf>) -> Result<FileStorage> {
-        let path = directory.into();
+        FileStorage::find_or_create(directory.into()).map(|(storage, _)| storage)
+    }
+
+    /// Creates the directory, unless it exists, and fills it. If `fill` fails and leaves no file, a directory that was created here is
+    /// removed again.
+    pub fn create_for<R, E: From<StorageError>>(
+        directory: impl Into<PathBuf>,
+        fill: impl FnOnce(&FileStorage) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        let (storage, is_new) = FileStorage::find_or_create(directory.into())?;
+        let filled = fill(&storage);
+        if filled.is_err() && is_new {
+            storage.remove_if_unused();
+        }
+        filled
+    }
+
+    /// Opens the directory, and creates it if it is not there. Returns true beside it if it was created.
+    fn find_or_create(path: PathBuf) -> Result<(FileStorage, bool)> {
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let made = match fs::create_dir(&path) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-            // (Also of one that was there: the process that made it may not have come to this.)
-            _ => system::sync_directory(parent),
+        let failed = |error| StorageError::io(Operation::Create, path.display().to_string(), error);
+        let is_new = match fs::create_dir(&path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(failed(error)),
         };
-        made.map_err(|error| StorageError::io(Operation::Create, path.display().to_string(), error))?;
-        FileStorage::open(path)
+        // (An existing directory as well: the process that created it may not have come to this.)
+        system::sync_directory(parent).map_err(failed)?;
+        Ok((FileStorage::open(path)?, is_new))
+    }
+
+    /// Removes the directory if it has no file but the lock's, and nobody holds that. Failures leave it there.
+    fn remove_if_unused(&self) {
+        let is_unused = |storage: &FileStorage| {
+            let names = storage.directory.names();
+            names.is_ok_and(|names| names.iter().all(|name| name == LOCK_NAME))
+        };
+        if !is_unused(self) {
+            return;
+        }
+        let Ok(_held) = self.lock(&Holder::this_process(0)) else { return };
+        if is_unused(self) && self.directory.remove(LOCK_NAME).is_ok() {
+            let _ = fs::remove_dir(&self.path);
+        }
     }
 
     /// What errors call a file: its path; the directory's own for no name.

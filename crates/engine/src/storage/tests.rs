@@ -34,6 +34,30 @@ fn reserved(path: &Path) -> u64 {
     std::os::unix::fs::MetadataExt::blocks(&fs::metadata(path).expect("the file is there")) * 512
 }
 
+/// Proves that a directory is removed again if it was created for work that fails before it has made a file, and only then.
+#[test]
+fn directories_for_refused_work_go_again() {
+    let scratch = Scratch::new("refused");
+    let refused = |name: &str, fills: &dyn Fn(&FileStorage)| {
+        let path = scratch.0.join(name);
+        let refused = FileStorage::create_for(&path, |storage| -> Result<()> {
+            fills(storage);
+            Err(StorageError::new(Operation::Lock, "it".into(), Cause::Locked(None)))
+        });
+        assert!(refused.is_err());
+        path.exists()
+    };
+    let lock = |storage: &FileStorage| drop(storage.lock(&holder("a")).unwrap());
+    assert!(!refused("new", &|_| ()));
+    assert!(!refused("locked", &lock));
+    assert!(refused("begun", &|storage| drop(storage.open("a", OpenMode::CreateNew).unwrap())));
+    assert!(refused("of-others", &|_| fs::write(scratch.0.join("of-others/letter"), "").unwrap()));
+    fs::create_dir(scratch.0.join("there")).unwrap();
+    assert!(refused("there", &lock));
+    let done: Result<()> = FileStorage::create_for(scratch.0.join("done"), |_| Ok(()));
+    assert!(done.is_ok() && scratch.0.join("done").exists());
+}
+
 /// Proves that preallocation reserves blocks, and that a longer length alone does not.
 #[cfg(unix)]
 #[test]
