@@ -239,7 +239,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn comes_later(shared: &Shared, age: u64, record: *const Record) -> bool {
         let _ = (shared, age);
         // Where there is none yet, its maker will give it one, and commits after this one, unless it is at it already.
-        record_of(record).content() == Content::Nothing && !record_of(record).at().1
+        // The latch is looked at first: whoever commits between two looks in the other order has given the value and the latch back.
+        let is_latched = record_of(record).at().1;
+        !is_latched && record_of(record).content() == Content::Nothing
     }
 
     /// Looks at the ranges that the transaction has gone through, before `decide` is called. Returns false if there are other keys now.

@@ -324,6 +324,13 @@ pub(in crate::cc) fn skew<C: ConcurrencyControl>(is_there: bool) {
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
 }
 
+/// Proves that a transaction looks at the latch of a record that it has missed before it looks whether the record has a value. In this
+/// schedule, one of some ten thousand, the other transaction commits between the two looks.
+#[test]
+fn latches_are_looked_at_first() {
+    check(RandomScheduler::new_from_seed(457_081_136_292_648_994, 1), || skew::<DlDetect>(false));
+}
+
 /// One transaction reads what a second one writes, and inserts a record that the second one misses. A third changes that, and what
 /// the second one has read besides. If the first two commit, each has missed the other, whatever the third does.
 fn arrivals<C: ConcurrencyControl>(third: &'static [(u64, Change<'static>)]) {
