@@ -42,7 +42,7 @@ fn directories_for_refused_work_go_again() {
         let path = scratch.0.join(name);
         let refused = FileStorage::create_for(&path, |storage| -> Result<()> {
             fills(storage);
-            Err(StorageError::new(Operation::Lock, "it".into(), Cause::Locked(None)))
+            Err(StorageError::new(Operation::Lock, "it", Cause::Locked(None)))
         });
         assert!(refused.is_err());
         path.exists()
