@@ -1,5 +1,4 @@
-//! What can go wrong, in one concrete type, so that `?` and `Ok(..)` in a transaction's closure
-//! need no annotation.
+//! Errors, in one concrete type, so that `?` and `Ok(..)` in a transaction's closure need no annotation.
 
 mod locked;
 mod malformed;
@@ -12,7 +11,7 @@ use crate::{checkpoint, wal};
 use std::fmt;
 use std::sync::Arc;
 
-/// The result of everything that can fail.
+/// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a transaction or a call did not succeed.
@@ -21,96 +20,100 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another transaction was in the way. The engine has retried as often as it was allowed to.
+    /// Another transaction was in the way, and the engine has used up its retries.
     Conflict,
     /// `insert` found a value under the key.
     KeyExists,
-    /// Another row has the key of a unique index that the row would have. Nothing was changed.
+    /// Another row already has the row's key in a unique index. Nothing was changed.
     UniqueViolation {
         /// The index's name.
         index: String,
     },
-    /// Rows were to be found one by one by an index in which several may have the same key.
+    /// A single row was requested by an index in which several rows may have the same key.
     IndexNotUnique {
-        /// Its name.
+        /// The index's name.
         index: String,
     },
-    /// An index of that name exists on the table, with keys of another type or other uniqueness.
+    /// The table has an index of this name with keys of another type, or with other uniqueness.
     IndexMismatch {
-        /// Its name.
+        /// The index's name.
         name: String,
-        /// What it is.
+        /// The existing index.
         existing: String,
-        /// What was asked for.
+        /// The requested index.
         requested: String,
     },
-    /// A table cannot have an index by these columns: there is no such column, its type is none of keys, the index's keys are of another
-    /// type; or it could not go on to have one, if there were rows of the version of its type that it was to be opened with.
+    /// A table cannot have an index by these columns. The column does not exist, its type is not a type of keys, or
+    /// the index's keys are of another type. Also returned if rows of the version of the value type that the table is
+    /// being opened with could not stay in an existing index.
     IndexedColumns {
         /// The table's name.
         table: String,
-        /// The index's.
+        /// The index's name.
         index: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The table has no index by columns of this name.
     NoIndex {
         /// The table's name.
         table: String,
-        /// The index's.
+        /// The index's name.
         index: String,
     },
-    /// An index could not be built: rows have the same key where none may, transactions stayed open or held rows
-    /// locked for too long, or the table has no room for one more.
+    /// An index could not be built. Rows have the same key in a unique index, transactions stayed open or held rows
+    /// locked for too long, or the table has no room for another index.
     IndexNotBuilt {
-        /// Its name.
+        /// The index's name.
         index: String,
-        /// What was in the way.
+        /// The reason.
         reason: String,
     },
-    /// The function that says a row's key of an index writes, at every call, in the transaction that it is called for.
-    /// The row was not changed. Such a function has to look at the row alone.
+    /// The function that extracts a row's key for an index writes, at every call, in the transaction that it is
+    /// called for. The row was not changed. Such a function must look only at the row.
     ExtractorWrites {
         /// The index's name.
         index: String,
     },
-    /// Another open transaction has locked or written the row, and the call was not to wait for it.
+    /// Another open transaction has locked or written the row, and the call was not allowed to wait for it.
     RowLocked(Box<LockedRow>),
-    /// Another open transaction has locked or written the row, and was waited for as long as was allowed.
+    /// Another open transaction has locked or written the row, and kept it for as long as the call was allowed to
+    /// wait.
     LockTimeout(Box<LockedRow>),
-    /// The row's holder waits, perhaps by way of others, for a row of this very transaction, which has to give way.
+    /// The row's holder waits, directly or through other transactions, for a row of this transaction. Waiting would
+    /// never end, so this transaction fails.
     Deadlock(Box<LockedRow>),
     /// The key is longer than the limit.
     KeyTooLong {
-        /// Its encoded length.
+        /// The key's encoded length.
         bytes: usize,
         /// The limit.
         bytes_max: usize,
     },
     /// The value is longer than the limit.
     ValueTooLong {
-        /// Its length.
+        /// The value's length.
         bytes: usize,
         /// The limit.
         bytes_max: usize,
     },
     /// Stored bytes are not a key or value of the table's type.
     Malformed {
-        /// The type that they should be.
+        /// The expected type.
         expected: &'static str,
-        /// How many bytes there are.
+        /// The number of bytes.
         bytes: usize,
-        /// The row that has the bytes. `None` if they are not part of a row, or the row is not known.
+        /// The row that has the bytes. `None` if the bytes are not part of a row, or the row is not known.
         row: Option<Box<MalformedRow>>,
     },
-    /// The database's memory limit is reached. The database goes on; delete something, or close
-    /// long-running transactions, whose snapshots keep old versions.
+    /// The database's memory limit is reached. The database continues. Delete rows, or end long transactions, whose
+    /// snapshots keep old versions.
     OutOfMemory {
-        /// The limit.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
-    /// A number of the table's type cannot hold the sum: see [`Txn::add`](crate::Txn::add). The transaction is undone.
+    /// A number of the table's type cannot hold the sum: see [`Txn::add`](crate::Txn::add). The transaction is
+    /// undone.
     Overflow {
         /// The table's name.
         table: String,
@@ -119,218 +122,224 @@ pub enum Error {
     WrongDatabase,
     /// A table of that name exists with other types, or with another kind of index.
     TableMismatch {
-        /// Its name.
+        /// The table's name.
         name: String,
-        /// The types and index that it was created with.
+        /// The types and index that the table was created with.
         existing: String,
-        /// The types and index that were asked for.
+        /// The requested types and index.
         requested: String,
     },
-    /// Rows of a table may be of a named type as the program does not have it: its shape has changed under the same version, or the
-    /// program does not know the version.
+    /// The table may have rows of a named type that differs from the program's: its shape has changed under the same
+    /// version, or the program does not know the version.
     ShapeMismatch {
         /// The table's name.
         table: String,
-        /// The definition that rows may be written by.
+        /// The definition that rows may have been written by.
         existing: String,
-        /// What the program has under the same name and version.
+        /// The program's definition under the same name and version.
         requested: Option<String>,
     },
-    /// A named type of a table's values consists of itself. Such values could be nested without an end.
+    /// A named type of a table's values contains itself. Such values could be nested without end.
     RecursiveType {
         /// The table's name.
         table: String,
-        /// The type's.
+        /// The type's name.
         name: String,
     },
-    /// A line is no definition of a type, of the form `user 2: {name: string}`.
+    /// The line is not a definition of a type, of the form `user 2: {name: string}`.
     NoDefinition {
-        /// The name of the table that it was for.
+        /// The name of the table that the definition was for.
         table: String,
         /// The line.
         line: String,
     },
-    /// There is no table of this name.
+    /// No table has this name.
     NoTable {
         /// The name.
         table: String,
     },
-    /// There is a table of this name already.
+    /// A table of this name already exists.
     TableExists {
         /// The name.
         table: String,
     },
-    /// A table has an index of a kind that this version does not know: a later one has made it.
+    /// A table has an index of a kind that this version does not know. A later version has made it.
     UnknownIndex {
         /// The table's name.
         table: String,
         /// The kind's name.
         index: String,
     },
-    /// The table's index keeps no order of keys, so the table cannot be scanned by key: see [`IndexKind::is_ordered`](crate::IndexKind::is_ordered). Nothing
-    /// was read; the transaction goes on.
+    /// The table's index keeps no order of keys, so the table cannot be scanned by key: see
+    /// [`IndexKind::is_ordered`](crate::IndexKind::is_ordered). Nothing was read, and the transaction continues.
     NoOrder {
         /// The table's name.
         table: String,
-        /// The kind of its index.
+        /// The kind of the table's index.
         index: &'static str,
     },
-    /// Columns of a table were to be read in a transaction that has no snapshot to read them by: see
+    /// Columns of a table were requested in a transaction that has no snapshot to read them by: see
     /// [`Projection::scan`](crate::Projection::scan).
     NoSnapshot {
         /// The table's name.
         table: String,
     },
-    /// A table has something in front of its index that this version does not know: a later one has made it.
+    /// A table has a front of its index that this version does not know. A later version has made it.
     UnknownFront {
         /// The table's name.
         table: String,
-        /// What it is called.
+        /// The front's name.
         front: String,
     },
-    /// A write of a row of a table that is frozen: see [`Database::freeze`](crate::Database::freeze). Nothing was changed.
+    /// A row of a frozen table was to be written: see [`Database::freeze`](crate::Database::freeze). Nothing was
+    /// changed.
     Frozen {
-        /// Its name.
+        /// The table's name.
         table: String,
     },
-    /// A table was to be frozen, thawed, cleared or dropped, and a transaction that was open has not ended. Nothing has changed, unless the
-    /// table was being cleared already: see [`Database::clear`](crate::Database::clear).
+    /// A table could not be frozen, thawed, cleared or dropped, because a transaction that was already open has not
+    /// ended. Nothing has changed, unless the table was being cleared already: see
+    /// [`Database::clear`](crate::Database::clear).
     TableInUse {
-        /// Its name.
+        /// The table's name.
         table: String,
     },
-    /// The table was dropped after the handle was made: see [`Database::drop_table`](crate::Database::drop_table). The transaction is undone.
+    /// The table was dropped after the handle was made: see [`Database::drop_table`](crate::Database::drop_table).
+    /// The transaction is undone.
     TableDropped,
-    /// The table was being cleared, which has failed half-way: see [`Database::clear`](crate::Database::clear). The transaction is undone.
+    /// Clearing the table has failed half-way: see [`Database::clear`](crate::Database::clear). The transaction is
+    /// undone.
     NotCleared,
-    /// A write, or a new table, in a transaction that was declared read-only or a database that was opened to be read.
+    /// A write, or a new table, in a transaction declared read-only or in a database opened to be read.
     ReadOnly,
     /// More transactions are open at once than the database has room for.
     TooManyTransactions {
         /// The limit.
         open_max: usize,
     },
-    /// The savepoint is of another transaction, or of an earlier run of this one's closure; or it was made after one that the transaction
-    /// has been rolled back to. Nothing has changed: see [`Txn::rollback_to`](crate::Txn::rollback_to).
+    /// The savepoint does not exist. It is of another transaction or of an earlier run of this closure, or the
+    /// transaction was rolled back to an earlier savepoint. Nothing has changed: see
+    /// [`Txn::rollback_to`](crate::Txn::rollback_to).
     NoSavepoint,
-    /// The transaction cannot be rolled back to a savepoint now: operations of it have begun and not ended, or a scan has rows to
-    /// return that it has found since then. Nothing has changed: see [`Txn::rollback_to`](crate::Txn::rollback_to).
+    /// The transaction cannot be rolled back to a savepoint now. Operations of it are in flight, or a scan has found
+    /// rows since the savepoint and not returned them yet. Nothing has changed: see
+    /// [`Txn::rollback_to`](crate::Txn::rollback_to).
     OperationsInFlight,
     /// A closure given to `Transaction::with` awaited something other than its transaction's operations.
     WouldWait,
-    /// Waiting here would never end, or would keep a worker from its transactions: the call was made in a closure that a worker runs, or it
-    /// would have had to wait for a transaction of the calling thread. Nothing has changed.
+    /// Waiting here would never end, or would keep a worker from its transactions. The call was made in a closure
+    /// that a worker runs, or it would have had to wait for a transaction of the calling thread. Nothing has changed.
     WouldDeadlock,
     /// All inboxes are full and the call may not wait.
     Busy,
-    /// The closure panicked with this message. The transaction was rolled back. Of a call that runs other functions of the program on its
-    /// own thread (of indexes, projections and expiries, or how values are decoded) the message begins with which function it was; what
-    /// the call has begun was undone.
+    /// The closure panicked with this message. The transaction was rolled back. Some calls run other functions of the
+    /// program on the calling thread: of indexes, projections and expiries, or to decode values. Their messages begin
+    /// with the name of the function, and the call's changes were undone.
     Panicked(String),
-    /// The handle was dropped before the transaction committed. It was rolled back.
+    /// The handle was dropped before the transaction committed. The transaction was rolled back.
     Cancelled,
-    /// The database is closed: see [`Database::shutdown`](crate::Database::shutdown). What was to begin has not begun, and what was to be
-    /// committed is undone.
+    /// The database is closed: see [`Database::shutdown`](crate::Database::shutdown). What was to begin has not
+    /// begun, and what was to be committed is undone.
     Closed,
-    /// The log stopped before the transaction was known to be durable. After the database is opened again, it is
-    /// there as a whole or not at all.
+    /// The log stopped before the transaction was known to be durable. After the database is opened again, the
+    /// transaction is there as a whole or not at all.
     OutcomeUnknown,
-    /// The transaction has committed, and what it has done or seen was not known to be durable for as long as
-    /// [`Options::log_wait_ms`](crate::Options::log_wait_ms) allows. It becomes so when the log goes on; a crash before
-    /// that may lose it.
+    /// The transaction has committed, but what it has done or seen did not become durable within
+    /// [`Options::log_wait_ms`](crate::Options::log_wait_ms). It becomes durable when the log continues. A crash
+    /// before that may lose it.
     Stalled {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
-    /// The log has refused the transaction: it has no room, or it has stopped because the storage failed. Reads
-    /// go on; so do commits when there is room again. After a failure the database has to be opened again.
+    /// The log has refused the transaction, because it has no room or has stopped after a failure of the storage.
+    /// Reads continue. Commits continue when there is room again. After a failure the database must be opened again.
     Log(wal::Error),
-    /// The directory of the database cannot be read or written, or another process has it.
+    /// The directory of the database cannot be read or written, or another process has the database open.
     Storage(StorageError),
     /// A checkpoint cannot be read or written.
     Checkpoint(checkpoint::Error),
-    /// The last checkpoint failed. Nothing is lost by that: the log is kept for as long as it is needed.
+    /// The last checkpoint failed. Nothing is lost: the log is kept for as long as it is needed.
     CheckpointFailed(Arc<Error>),
-    /// The log and the checkpoint do not agree on which tables there are.
+    /// The log and the checkpoint disagree on which tables exist.
     CatalogDamaged {
-        /// The name of a table that cannot be.
+        /// The name of a table that cannot exist.
         table: String,
-        /// Its number.
+        /// The table's number.
         number: u32,
     },
-    /// As many spawned transactions as may wait for a place in the worker. The one that was to be spawned has been dropped.
+    /// The worker's queue of spawned transactions is full. The transaction was dropped.
     QueueFull {
         /// The worker's [`queued_max`](crate::worker::WorkerOptions::queued_max).
         queued_max: usize,
     },
     /// The system refused a file descriptor.
     NoDescriptor {
-        /// What it said.
+        /// The system's message.
         reason: String,
     },
     /// The system refused a thread.
     NoThread {
-        /// What it said.
+        /// The system's message.
         reason: String,
     },
-    /// The point that a database was to be restored to is not among what its files, and those of its archive, have.
+    /// The database cannot be restored to this point from its files and those of its archive.
     OutOfReach {
-        /// The point.
+        /// The requested point.
         asked: wal::Until,
-        /// The first that can be restored.
+        /// The first point that can be restored.
         first: wal::Point,
-        /// The last.
+        /// The last point that can be restored.
         last: wal::Point,
     },
-    /// The database has no log, so nobody can follow its changes: it is in memory, or was opened with
+    /// The database has no log, so its changes cannot be followed. It is in memory, or was opened with
     /// [`Durability::None`](crate::Durability::None).
     NoLog,
-    /// What was committed behind this position is not kept any more: see [`Database::changes`](crate::Database::changes). Begin again with
-    /// the present rows.
+    /// The changes after this position are no longer kept: see [`Database::changes`](crate::Database::changes). Begin
+    /// again with the present rows.
     ChangesRemoved {
-        /// The position in the log that was asked for.
+        /// The requested position in the log.
         asked: wal::Lsn,
-        /// The first that there is.
+        /// The first position that is kept.
         oldest: wal::Lsn,
     },
-    /// Changes cannot be read from this position, which is none of this database's log.
+    /// Changes cannot be read from this position, because it is not a position of this database's log.
     NoSuchPosition {
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
     /// There is no database in the directory.
     NoDatabase,
-    /// There is no database in the directory, but there are other files: none is made among them unless
-    /// [`Options::among_others`](crate::Options::among_others) says so.
+    /// The directory holds no database, but other files. No database is made among them unless
+    /// [`Options::among_others`](crate::Options::among_others) is set.
     Occupied {
-        /// What was found.
+        /// The names of the files found.
         found: Vec<String>,
     },
-    /// The directory was to become a copy of a database, which was never finished.
+    /// The directory holds an unfinished copy of a database.
     Unfinished,
-    /// What was to be written to a new place was to be written to one where something is already.
+    /// The destination of a copy already holds something.
     NotEmpty,
     /// The database is in memory, and has no files.
     InMemory,
-    /// What was copied is not whole. Others may have changed the files too fast, or they are damaged.
+    /// The copy is not whole. Other programs may have changed the files too fast, or the files are damaged.
     BackupFailed {
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
-        /// Why the last one failed.
+        /// Why the last attempt failed.
         reason: String,
     },
-    /// The database was to be closed while there are other handles of it.
+    /// The database cannot be closed while other handles of it exist.
     InUse,
     /// The transaction's changes do not fit into one file of the log. Nothing was committed.
     TransactionTooLarge {
-        /// The limit of the changes, with their keys.
+        /// The limit of the changes with their keys, in bytes.
         bytes_max: u64,
     },
     /// An option has a value that cannot work.
     InvalidOption {
         /// The option's name.
         option: &'static str,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with the value, and what would be right.
         reason: String,
     },
     /// The closure's own error. The transaction was rolled back.
@@ -349,12 +358,13 @@ impl Error {
         Error::User(error.into().into())
     }
 
-    /// Bytes that are no value of a type; for implementations of [`Value`](crate::Value). Reads add the row.
+    /// Returns the error for bytes that are no value of a type, for implementations of [`Value`](crate::Value). Reads
+    /// add the row.
     pub fn malformed(expected: &'static str, bytes: usize) -> Error {
         Error::Malformed { expected, bytes, row: None }
     }
 
-    /// True if the same transaction may succeed when it is run again.
+    /// Returns true if the same transaction may succeed when it runs again.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -368,7 +378,7 @@ impl Error {
 }
 
 impl Error {
-    /// As `fmt`, of what has to do with a locked row.
+    /// Writes the message of an error about a locked row.
     fn fmt_lock(&self, f: &mut fmt::Formatter<'_>, row: &LockedRow) -> fmt::Result {
         match self {
             Error::LockTimeout(_) => {
@@ -381,7 +391,7 @@ impl Error {
         }
     }
 
-    /// As `fmt`, of what has to do with a worker and its thread.
+    /// Writes the message of an error about a worker and its thread.
     fn fmt_of_worker(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Busy => f.write_str("all inboxes are full"),
@@ -399,7 +409,7 @@ impl Error {
         }
     }
 
-    /// Those about what the log has of the past.
+    /// Writes the message of an error about the past that the log holds.
     fn fmt_of_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::OutOfReach { asked, first, last } => write!(
@@ -420,7 +430,7 @@ impl Error {
         }
     }
 
-    /// Those about tables and their rows.
+    /// Writes the message of an error about tables and their rows.
     fn fmt_of_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::KeyExists => f.write_str("the key to insert exists already"),
@@ -470,7 +480,7 @@ impl Error {
         }
     }
 
-    /// As `fmt`, of what a transaction cannot do.
+    /// Writes the message of an error about what a transaction cannot do.
     fn fmt_of_transaction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::TransactionTooLarge { bytes_max } => write!(
@@ -493,7 +503,7 @@ impl Error {
         }
     }
 
-    /// As `fmt`, of what has to do with an index, or the lack of an order.
+    /// Writes the message of an error about an index or a missing order of keys.
     fn fmt_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::UniqueViolation { index } => write!(f, "another row has this key of index {index:?}"),
@@ -636,7 +646,7 @@ const IN_FLIGHT: &str = "the transaction cannot be rolled back to a savepoint wh
 const OUTCOME_UNKNOWN: &str = "the log stopped before the transaction was known to be durable: after the database is \
                                opened again, it is there as a whole or not at all";
 
-/// Says what is in a directory in which no database is made.
+/// Writes what a directory holds that is refused for a new database.
 fn occupied(f: &mut fmt::Formatter<'_>, found: &[String]) -> fmt::Result {
     const SHOWN_MAX: usize = 3;
     let shown: Vec<String> = found.iter().take(SHOWN_MAX).map(|name| format!("{name:?}")).collect();
@@ -653,7 +663,7 @@ fn occupied(f: &mut fmt::Formatter<'_>, found: &[String]) -> fmt::Result {
 }
 
 impl Error {
-    /// What a transaction is answered of which it is not known whether it lasts, because of this.
+    /// Returns the answer for a transaction of which it is not known whether it lasts, for this reason.
     pub(crate) fn stalled(why: wal::Stall) -> Error {
         Error::Stalled {
             reason: match why {

@@ -1,8 +1,8 @@
 //! Braid: a main-memory transactional database engine in which every transaction is a coroutine.
 //!
-//! A worker thread keeps a batch of transactions open. Wherever one is about to touch memory that is
-//! probably not in cache, the engine asks for that memory and goes on with another, so that the
-//! latency of main memory is spent on useful work. Closures read like sequential code:
+//! A worker thread keeps a batch of transactions open. When a transaction is about to touch memory that is probably
+//! not in cache, the engine prefetches that memory and runs another transaction in the meantime. The latency of main
+//! memory is spent on useful work. Closures read like sequential code:
 //!
 //! ```
 //! use braiddb::{Database, Error, Options, Table};
@@ -26,25 +26,30 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! In the order in which a transaction travels: [`Database`] submits it to a worker's inbox (`exec`), which
-//! polls it and steps its operations (`txn`) through the index (`index`) and the version chain (`record`)
-//! under the rules of a concurrency-control scheme (`cc`). Below lie `suspend` (prefetch and leave), `epoch`
-//! (reclamation), `memory` and `sync`. [`storage`] is the directory of files that what is durable stands on.
+//! A transaction travels through these parts:
+//!
+//! 1. [`Database`] submits it to a worker's inbox.
+//! 2. The worker (`exec`) polls it and steps its operations (`txn`).
+//! 3. The operations go through the index (`index`) and the version chain (`record`), under the rules of a
+//!    concurrency control scheme (`cc`).
+//!
+//! Below these parts lie `suspend` (prefetch and leave), `epoch` (reclamation), `memory` and `sync`. [`storage`] is
+//! the directory of files that holds everything durable.
 //!
 //! # Features
 //!
-//! None is enabled by default.
+//! No feature is enabled by default.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `derive` | `#[derive(Key)]` and `#[derive(Value)]` |
-//! | `serde` | `Serde`, for values of any type that serde knows; statistics that can be serialized |
+//! | `serde` | `Serde`, for values of any type that serde supports; statistics that can be serialized |
 //! | `uuid`, `jiff`, `chrono` | keys and values of these crates' types |
 //! | `stream` | `Rows::stream`: a scan as a `Stream` of the crate `futures-core`, for combinators |
-//! | `tracing` | events for subscribers of the crate `tracing`: openings, recovery, checkpoints, the log, tables, what fails |
+//! | `tracing` | events for subscribers of the crate `tracing`: openings, recovery, checkpoints, the log, tables, failures |
 //!
-//! The events of `tracing`, with their targets, levels and fields, are listed in the guide's page on operating. Without a subscriber, or without
-//! the feature, they take nothing.
+//! The guide's page on operating lists the events of `tracing`, with their targets, levels and fields. Without a
+//! subscriber, or without the feature, the events cost nothing.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod cc;
@@ -120,7 +125,7 @@ pub mod futures {
     pub use crate::txn::{OwnedRows, RawRows};
 }
 
-/// Threads of the application that work for a database: a worker that the caller runs, its batch and its queue.
+/// Workers that the application's own threads drive, with their batch and queue.
 pub mod worker {
     pub use crate::db::Worker;
     pub use crate::exec::{
@@ -128,20 +133,20 @@ pub mod worker {
     };
 }
 
-/// What opening a database on disk has found and done, and databases as they were at an earlier moment.
+/// The result of opening a database on disk, and databases restored to an earlier moment.
 pub mod recovery {
     pub use crate::db::{Past, restore};
     pub use crate::durable::{Damage, Progress, Recovery, RecoveryStage, Restoration};
     pub use crate::wal::Cut;
 }
 
-/// Following what a database commits: [`Database::changes`].
+/// The feed of committed changes: see [`Database::changes`].
 pub mod changes {
     pub use crate::feed::{Change, ChangeIter, ChangeKind, ChangedTable, ChangedTransaction, Changes};
     pub use crate::wal::{ChangePosition, InvalidPosition};
 }
 
-/// For programs that look after databases: backups, checks, salvage, published statistics, tables without their types.
+/// Tools for the upkeep of databases: backups, checks, salvage, published statistics, and tables without their types.
 pub mod tools {
     pub use crate::db::{Published, published, salvage};
     pub use crate::durable::{
@@ -150,14 +155,14 @@ pub mod tools {
     pub use crate::txn::RawTable;
 }
 
-/// What code that is derived calls.
+/// Functions that derived code calls.
 #[cfg(feature = "derive")]
 #[doc(hidden)]
 pub mod derived {
     pub use crate::table::{Decoder, Encoder, is_same};
 }
 
-/// Errors planted for tests of the tests, a database whose threads the caller steps, and what spares it waits.
+/// Test support: planted errors, a database whose threads the caller steps, and settings that avoid waits.
 #[doc(hidden)]
 pub mod testing {
     pub use crate::cc::{
@@ -173,7 +178,7 @@ pub mod testing {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Those of the crate's own.
+/// The examples of the crate's README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadmeOfTheCrate;

@@ -1,7 +1,7 @@
-//! Counters and latencies of a database. Each worker counts for itself; reading adds up.
+//! Counters and latencies of a database. Each worker counts for itself, and a reader adds the counts up.
 //!
-//! Invariant: a `WorkerMetrics` is written by one thread at a time, so counting is a load and a
-//! store, not an atomic addition; readers see each counter as it was at some recent moment.
+//! Invariant: one thread at a time writes a `WorkerMetrics`. Counting is therefore a load and a store, not an atomic
+//! addition. Readers see each counter as it was at some recent moment.
 
 use crate::profile::Sums;
 pub use crate::profile::{Activity, Breakdown};
@@ -9,17 +9,17 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Where the engine reads the time from: for statistics, for when background work is due, and for the marks in the log by
-/// which a database can be restored to a point in time. What is committed does not depend on it.
+/// The engine's source of time. The engine reads it for statistics, for when background work is due, and for the
+/// marks in the log by which a database can be restored to a point in time. What is committed does not depend on it.
 pub trait Clock: Send + Sync + 'static {
-    /// Nanoseconds since some fixed moment. Never goes back.
+    /// Returns nanoseconds since some fixed moment. Never goes back.
     fn now_ns(&self) -> u64;
 
-    /// Nanoseconds since 1970 (UTC), as far as is known here. May go back, and jump.
+    /// Returns nanoseconds since 1970 (UTC), as well as the clock knows. May go back, and jump.
     fn unix_ns(&self) -> u64;
 }
 
-/// The system's clocks: the monotonic one, and that of the day.
+/// The system's clocks: the monotonic clock, and the time of day.
 #[derive(Debug)]
 pub struct SystemClock(Instant);
 
@@ -35,19 +35,19 @@ impl Clock for SystemClock {
     }
 
     fn unix_ns(&self) -> u64 {
-        // (Before 1970, and after 2554, it is wrong anyway.)
+        // Before 1970 and after 2554 the clock is wrong anyway.
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
-/// The latency of one transaction in this many is measured.
+/// One transaction in this many has its latency measured.
 pub(crate) const SAMPLE_EVERY: u64 = 16;
 
 const SUB_BITS: u32 = 3;
 const BUCKETS: usize = (64 - SUB_BITS as usize) << SUB_BITS;
 
-/// A histogram of nanoseconds: eight buckets per power of two, so that a quantile is told within an eighth.
+/// A histogram of nanoseconds with eight buckets per power of two, so that a quantile is exact within an eighth.
 #[derive(Debug)]
 struct Histogram([AtomicU64; BUCKETS]);
 
@@ -59,7 +59,7 @@ impl Histogram {
         (((exponent - SUB_BITS) as usize) << SUB_BITS) + sub
     }
 
-    /// The highest value of a bucket.
+    /// Returns the highest value of a bucket.
     fn upper_ns(bucket: usize) -> u64 {
         let exponent = (bucket >> SUB_BITS) as u32;
         let sub = (bucket & ((1 << SUB_BITS) - 1)) as u64;
@@ -76,7 +76,7 @@ macro_rules! counters {
             $(pub(crate) $name: Counter,)*
             ticks: Counter,
             latency: Histogram,
-            /// Where its time goes.
+            /// Where the worker's time goes.
             pub(crate) profile: Arc<Sums>,
         }
 
@@ -91,33 +91,33 @@ macro_rules! counters {
             }
         }
 
-        /// What a database has counted since it was opened, and where its memory is.
+        /// The counts of a database since it was opened, and its use of memory.
         #[derive(Clone, Debug, Default)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct Statistics {
             $($(#[$doc])* pub $name: u64,)*
-            /// Waits for rows that other transactions have, at this moment.
+            /// Transactions that wait for rows of other transactions at this moment.
             pub locks_awaited: u64,
-            /// Where transactions meet, under [`Adaptive`](crate::Adaptive); all zero under other schemes.
+            /// Contention under [`Adaptive`](crate::Adaptive). All zero under other schemes.
             pub contention: ContentionStatistics,
             /// Memory by use.
             pub memory: MemoryStatistics,
-            /// Workers that hold up the reclamation of memory, now and for a while. Empty when all is well.
+            /// Workers that hold up the reclamation of memory, now and for some time. Normally empty.
             pub stalls: Vec<Stall>,
-            /// The log; all zero where there is none.
+            /// The log. All zero if there is none.
             pub log: LogStatistics,
-            /// The archive of the log; all zero where there is none.
+            /// The archive of the log. All zero if there is none.
             pub archive: ArchiveStatistics,
-            /// How the log is.
+            /// The condition of the log.
             pub log_condition: LogCondition,
-            /// Checkpoints; none in a database in memory.
+            /// Checkpoints. None in a database in memory.
             pub checkpoints: CheckpointStatistics,
-            /// The room on the device; all zero where there is no log.
+            /// The room on the device. All zero if there is no log.
             pub room: RoomStatistics,
-            /// From begin to commit, of a sample of the committed transactions.
+            /// Latency from begin to commit, of a sample of the committed transactions.
             pub latency: LatencyStatistics,
-            /// Where the workers' time has gone, while that was asked for.
+            /// Where the workers' time went while profiling was on.
             pub breakdown: Breakdown,
         }
 
@@ -127,7 +127,7 @@ macro_rules! counters {
                 self.breakdown.add(&worker.profile.breakdown());
             }
 
-            /// The counters by their names, and the parts, to be written and read one by one.
+            /// Returns the counters by their names, and the parts, to be written and read one by one.
             pub(crate) fn split(&mut self) -> (Vec<(&'static str, &mut u64)>, Parts<'_>) {
                 let Statistics {
                     $($name,)*
@@ -141,7 +141,7 @@ macro_rules! counters {
     };
 }
 
-/// Parts of [`Statistics`].
+/// The parts of [`Statistics`].
 pub(crate) struct Parts<'s> {
     pub(crate) contention: &'s mut ContentionStatistics,
     pub(crate) memory: &'s mut MemoryStatistics,
@@ -157,82 +157,84 @@ counters! {
     commits,
     /// Attempts that were undone because of a conflict with another transaction.
     aborts_conflict,
-    /// Those of them that nobody stood in the way of until they wanted to commit: no serial order was sure to
+    /// The part of `aborts_conflict` that met no other transaction until the commit. No serial order was sure to
     /// explain what they had read.
     aborts_unserializable,
-    /// Transactions undone because their closure returned an error that is no conflict: as a rule, a refusal by the program.
+    /// Transactions undone because their closure returned an error other than a conflict, usually a refusal by the
+    /// program.
     aborts_user,
-    /// Transactions that have failed because of others and are not run again: after all retries, or because a row was held for too long.
+    /// Transactions that failed because of other transactions and are not run again: after all retries, or because a
+    /// row was held for too long.
     given_up,
     /// Transactions undone because the memory limit was reached.
     aborts_out_of_memory,
     /// Attempts that were run again after a conflict.
     retries,
-    /// Times that a transaction was left at a probable cache miss for another one.
+    /// Switches from one transaction to another at a probable cache miss.
     suspensions,
     /// Times that a transaction's closure was entered.
     polls,
     /// Rounds of workers over their open transactions.
     rounds,
-    /// Open transactions met in these rounds; by `rounds`, the mean batch occupancy.
+    /// Open transactions met in these rounds. Divided by `rounds`: the mean batch occupancy.
     visits,
-    /// Groups of open transactions that did the same next, where a worker gathers them ([`Teams`](crate::suspend::Teams));
-    /// `visits` by this: the mean size of a group.
+    /// Groups of open transactions with the same next step, if a worker gathers them
+    /// ([`Teams`](crate::suspend::Teams)). `visits` divided by this: the mean size of a group.
     teams,
-    /// Times that a transaction was parked, waiting for something outside.
+    /// Times that a transaction was parked to wait for something outside.
     parkings,
 }
 
-/// What the log of a durable database has done since it was opened.
+/// The work of a durable database's log since the database was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LogStatistics {
-    /// Groups made durable: each is one write and one sync.
+    /// Groups made durable. Each is one write and one sync.
     pub groups: u64,
-    /// Records in them.
+    /// Records in all groups.
     pub records: u64,
-    /// Bytes in them.
+    /// Bytes in all groups.
     pub bytes: u64,
     /// The most records in one group.
     pub group_records_max: u64,
     /// The most bytes in one group.
     pub group_bytes_max: u64,
-    /// The fastest group, from the start of its write to the end of its sync.
+    /// The fastest group, in nanoseconds from the start of its write to the end of its sync.
     pub flush_ns_min: u64,
-    /// The slowest.
+    /// The slowest group, in nanoseconds.
     pub flush_ns_max: u64,
-    /// All together; by `groups`, the mean.
+    /// All groups together, in nanoseconds. Divided by `groups`: the mean.
     pub flush_ns_sum: u64,
-    /// Times that a write was refused for want of room, or that something had waited for the disk for a second.
+    /// Times that a write was refused for lack of room, or that something had waited for the disk for a second.
     pub stalls: u64,
-    /// How much of the log is kept for readers of changes alone.
+    /// The bytes of the log that are kept only for readers of changes.
     pub held_bytes: u64,
 }
 
-/// How the log of a durable database is.
+/// The condition of a durable database's log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum LogCondition {
-    /// It goes on; or there is none.
+    /// The log continues, or there is none.
     #[default]
     Good,
-    /// No further segment could be made: once the present one is full, commits are refused. Reads go on.
+    /// No further segment could be made. When the present one is full, commits are refused. Reads continue.
     Refusing {
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// What was appended does not become durable.
+    /// Appended records do not become durable.
     Stalled {
-        /// For how long the oldest of it has waited, in nanoseconds.
+        /// How long the oldest of them has waited, in nanoseconds.
         for_ns: u64,
-        /// Why.
+        /// The reason.
         cause: String,
     },
-    /// Storage has failed: nothing more is committed until the database is opened again.
+    /// Storage has failed. Nothing more is committed until the database is opened again.
     Stopped {
-        /// Why.
+        /// The reason.
         cause: String,
     },
 }
@@ -242,41 +244,41 @@ pub enum LogCondition {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CheckpointStatistics {
-    /// Those that count.
+    /// Checkpoints that succeeded.
     pub made: u64,
-    /// Those that failed.
+    /// Checkpoints that failed.
     pub failed: u64,
-    /// One is being written.
+    /// True while a checkpoint is being written.
     pub is_under_way: bool,
-    /// The number of the last good one, which may be from before the database was opened.
+    /// The number of the last good checkpoint, which may be from before the database was opened.
     pub last_number: Option<u64>,
-    /// The position of the log from which it has to be replayed over that one.
+    /// The position of the log from which recovery would replay it on top of that checkpoint.
     pub last_lsn: Option<u64>,
-    /// How long ago it was made, in nanoseconds; none if that was before the database was opened.
+    /// How long ago that checkpoint was made, in nanoseconds. `None` if that was before the database was opened.
     pub last_ago_ns: Option<u64>,
-    /// How many bytes of log recovery would have to replay.
+    /// How many bytes of the log recovery would have to replay.
     pub lag_bytes: u64,
-    /// Why the last one failed that did.
+    /// Why the last failed checkpoint failed.
     pub last_error: Option<String>,
     /// How long ago that was, in nanoseconds.
     pub last_error_ago_ns: Option<u64>,
 }
 
-/// What a durable database tells of by itself: see [`Database::on_event`](crate::Database::on_event).
+/// An event that a durable database reports: see [`Database::on_event`](crate::Database::on_event).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A checkpoint counts.
+    /// A checkpoint has succeeded.
     CheckpointMade {
-        /// Its number.
+        /// The checkpoint's number.
         number: u64,
     },
     /// A checkpoint has failed. The log is kept, and grows.
     CheckpointFailed {
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// The log is in another condition than before.
+    /// The condition of the log has changed.
     Log(LogCondition),
     /// There is no longer room for the next checkpoint, or there is again.
     Room(RoomStatistics),
@@ -295,7 +297,7 @@ impl LogStatistics {
         self.group_bytes_max = self.group_bytes_max.max(bytes);
     }
 
-    /// What has come since an earlier look; the extremes are those of all.
+    /// Returns the difference to an earlier reading. Minima and maxima are those since the database was opened.
     pub fn since(&self, earlier: &LogStatistics) -> LogStatistics {
         LogStatistics {
             groups: self.groups - earlier.groups,
@@ -307,63 +309,65 @@ impl LogStatistics {
     }
 }
 
-/// What has become of the log's segments that were to be archived.
+/// The archiving of the log's segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ArchiveStatistics {
-    /// Segments that the archive has kept since the database was opened, such as it had already included.
+    /// Segments that the archive has kept since the database was opened, including segments that it already had.
     pub segments: u64,
-    /// How often it has failed.
+    /// Attempts that failed.
     pub failures: u64,
-    /// Why it has failed, if it has kept nothing since.
+    /// Why the last attempt failed, if no segment has been kept since.
     pub last_error: Option<String>,
-    /// How much of the log it does not have yet. Much more than `log_segment_bytes`: it does not keep up, or fails.
+    /// The bytes of the log that the archive does not have yet. Much more than `log_segment_bytes` means that the
+    /// archive is too slow, or fails.
     pub waiting_bytes: u64,
 }
 
-/// Where transactions meet, as [`Adaptive`](crate::Adaptive) keeps it. Records that are hot are locked before they are read, and transactions that
-/// would conflict there wait for each other.
+/// Contention as [`Adaptive`](crate::Adaptive) measures it. Hot records are locked before they are read, and
+/// transactions that would conflict there wait for each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ContentionStatistics {
-    /// How often a transaction has found another one in its way, when it validated what it had read or at a lock.
+    /// How often a transaction met another one, while validating its reads or at a lock.
     pub meetings: u64,
     /// Groups of records, of 4096, that are hot for transactions that write, at this moment.
     pub hot_for_writers: u64,
-    /// And for those that only read.
+    /// Groups of records, of 4096, that are hot for transactions that only read, at this moment.
     pub hot_for_readers: u64,
 }
 
-/// The room on the device of a durable database that has a log.
+/// The room on the device of a durable database with a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RoomStatistics {
-    /// What is free, in bytes; none where the system does not say.
+    /// Free bytes. `None` if the system does not say.
     pub free_bytes: Option<u64>,
-    /// What there is in all.
+    /// All bytes of the device.
     pub total_bytes: Option<u64>,
-    /// What is kept back for the next checkpoint, in the file `reserve`. 0 while there is plenty of room.
+    /// Bytes reserved for the next checkpoint, in the file `reserve`. 0 while there is plenty of room.
     pub reserve_bytes: u64,
-    /// What the next checkpoint is expected to need at most, if it begins before long.
+    /// The most bytes that the next checkpoint is expected to need, if it begins soon.
     pub checkpoint_bytes: u64,
-    /// There is not room enough for that: no segment of the log is begun any more, and once the present one is full,
-    /// commits are refused.
+    /// There is not enough room for the next checkpoint. No segment of the log is begun, and when the present one is
+    /// full, commits are refused.
     pub is_short: bool,
 }
 
-/// A worker that does not go on, though it has operations in flight: a closure blocks its thread, or it is not stepped
-/// in the middle of a scan. What others replace and delete meanwhile is not given back before it does.
+/// A worker that does not move although it has operations in flight: a closure blocks its thread, or the program does
+/// not step it in the middle of a scan. Memory that other workers replace and delete meanwhile is not reclaimed until
+/// it moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stall {
     /// The name of the thread that made the worker, or its number.
     pub thread: String,
-    /// How long reclamation is known to have stood still, in nanoseconds: since this was first noticed, which is when
-    /// much waits for it, memory is short, or statistics are asked for.
+    /// How long reclamation is known to have stood still, in nanoseconds. It counts from when this was first noticed:
+    /// when much memory waits to be reclaimed, memory is short, or statistics are read.
     pub for_ns: u64,
 }
 
@@ -374,32 +378,33 @@ pub struct Stall {
 pub struct MemoryStatistics {
     /// Index nodes.
     pub index_bytes: u64,
-    /// The indirection array, small newest versions included.
+    /// The indirection array, including small newest versions.
     pub records_bytes: u64,
-    /// Versions outside of it, and long keys.
+    /// Versions outside of the indirection array, and long keys.
     pub versions_bytes: u64,
-    /// Open transactions: their places, what they have read and written, and their buffers, of which a little is kept
-    /// for the next ones.
+    /// Open transactions: their places, their read and write sets, and their buffers, of which a few are kept for the
+    /// next transactions.
     pub transactions_bytes: u64,
     /// Everything else.
     pub other_bytes: u64,
-    /// The limit on all of it ([`Options::memory_limit_bytes`](crate::Options::memory_limit_bytes)). `None`: there is none.
+    /// The limit on the total ([`Options::memory_limit_bytes`](crate::Options::memory_limit_bytes)). `None` if there
+    /// is no limit.
     pub limit_bytes: Option<u64>,
-    /// Records in use, deleted ones not yet reclaimed included.
+    /// Records in use, including deleted records that are not yet reclaimed.
     pub records: u64,
     /// Index nodes in use.
     pub nodes: u64,
 }
 
 impl MemoryStatistics {
-    /// All kinds together.
+    /// Returns the sum of all kinds.
     pub fn total_bytes(&self) -> u64 {
         let data = self.index_bytes + self.records_bytes + self.versions_bytes;
         data + self.transactions_bytes + self.other_bytes
     }
 }
 
-/// Latencies in nanoseconds, each told within an eighth.
+/// Latencies in nanoseconds, each exact within an eighth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -421,7 +426,7 @@ pub(crate) struct Counter(AtomicU64);
 impl Counter {
     #[inline(always)]
     pub(crate) fn add(&self, n: u64) {
-        // Relaxed: one writer; readers want no order.
+        // Relaxed: there is one writer, and readers need no order.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
@@ -432,7 +437,7 @@ impl Counter {
 }
 
 impl WorkerMetrics {
-    /// Is the transaction that begins now one to be measured?
+    /// Returns true if the transaction that begins now is to be measured.
     #[inline(always)]
     pub(crate) fn samples_now(&self) -> bool {
         self.ticks.add(1);
@@ -445,12 +450,12 @@ impl WorkerMetrics {
     }
 }
 
-/// All workers' metrics of a database.
+/// The metrics of all workers of a database.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(Mutex<Vec<Arc<WorkerMetrics>>>);
 
 impl Metrics {
-    /// A worker's; kept when the worker goes, and given to a later one to go on with.
+    /// Returns the metrics of a worker. They remain when the worker ends, and a later worker continues with them.
     pub(crate) fn worker(&self) -> Arc<WorkerMetrics> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(idle) = all.iter().find(|worker| Arc::strong_count(worker) == 1) {
@@ -460,7 +465,7 @@ impl Metrics {
         all.last().expect("pushed just now").clone()
     }
 
-    /// The sum over all workers; memory is left for the caller.
+    /// Returns the sum over all workers. The caller fills in the memory.
     pub(crate) fn sum(&self) -> Statistics {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sum = Statistics::default();
@@ -496,7 +501,7 @@ impl LatencyStatistics {
 mod tests {
     use super::*;
 
-    /// Every value lies within an eighth below its bucket's upper end.
+    /// Proves that every value lies within an eighth below its bucket's upper end.
     #[test]
     fn buckets() {
         for ns in (0..10_000).chain((0..60).map(|i| 0x1234_5678_9abc << (i % 16))) {
@@ -506,7 +511,7 @@ mod tests {
         assert!(Histogram::bucket(u64::MAX) < BUCKETS);
     }
 
-    /// Statistics are serialized with all that they are made of.
+    /// Proves that statistics are serialized with all their parts.
     #[cfg(feature = "serde")]
     #[test]
     fn serialized() {
@@ -519,7 +524,7 @@ mod tests {
         assert!(further.len() > plain.len() + "workergone".len());
     }
 
-    /// Workers' counts add up, and a departed worker's are kept.
+    /// Proves that workers' counts add up, and that an ended worker's counts are kept.
     #[test]
     fn sums() {
         let metrics = Metrics::default();

@@ -1,4 +1,4 @@
-//! How a database is set up.
+//! The settings of a database.
 
 use crate::cc::{LabOptions, PARTITIONS_MAX};
 use crate::error::{Error, Result};
@@ -7,20 +7,23 @@ use crate::index::{Front, IndexKind};
 use crate::storage::Archive;
 use std::sync::{Arc, OnceLock};
 
-/// When the caller learns that a transaction has committed. Other transactions see its changes at once in any
-/// case, and what one transaction depends on is durable before it.
+/// When the caller learns that a transaction has committed.
+///
+/// Other transactions see its changes at once, at every level. What a transaction depends on becomes durable before
+/// the transaction does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it, and all that it has seen, is on disk: what was acknowledged survives every crash.
+    /// When the transaction, and everything that it has seen, is on disk. An acknowledged transaction survives every
+    /// crash.
     #[default]
     Sync,
-    /// As soon as it has committed in memory. A crash can lose the last acknowledged transactions: those of about
-    /// two flushes as a rule; no more than `log_buffer_bytes` (but for a single longer transaction), nor than
-    /// `log_lag_ms` and a moment.
-    /// What survives is a state that there was, whole transactions and all that they depended on.
+    /// As soon as the transaction has committed in memory. A crash can lose the last acknowledged transactions:
+    /// usually those of about two flushes. It never loses more than `log_buffer_bytes`, apart from a single longer
+    /// transaction, nor more than `log_lag_ms` and a moment. The surviving state is one that existed: whole
+    /// transactions, with everything that they depended on.
     Async,
-    /// As `Async`, and no log is written: what survives a crash is the last checkpoint. For a whole database only, and not
-    /// under the schemes without snapshots, those with one value per record.
+    /// Like `Async`, but no log is written. A crash leaves the last checkpoint. Available only for a whole database,
+    /// and not under the schemes without snapshots, which keep one value per record.
     None,
 }
 
@@ -33,78 +36,90 @@ pub enum Durability {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Worker threads that run what is submitted by `run` from other threads. Default: one per
-    /// core. 0: none; then transactions run only on `Database::worker`s and through `begin`.
+    /// The number of worker threads, which run what other threads submit with `run`. Default: one per core. 0: none;
+    /// transactions then run only on `Database::worker`s and through `begin`.
     pub workers: usize,
-    /// Whether worker threads are pinned, each to a processor: within those that the thread which opens the database may run on,
-    /// so that `taskset` and containers keep a say. Default: false, as a library shares a machine with what else runs there, and
-    /// two databases would pin to the same processors. It pays where workers have the machine for themselves, in benchmarks above
-    /// all. (Refusal by the system is ignored; macOS and Windows have no pinning here.)
+    /// Pins each worker thread to a processor. The processors are chosen from those that the thread which opens the
+    /// database may run on, so `taskset` and containers keep control. Default: false, because a library shares the
+    /// machine with other programs, and two databases would pin to the same processors. Pinning pays if the workers
+    /// have the machine to themselves, as in benchmarks. A refusal by the system is ignored. On macOS and Windows
+    /// nothing is pinned.
     pub pin_workers: bool,
-    /// Transactions that a worker keeps open at once. Default: what pays, from one after the other, for data in
-    /// caches or under contention, to 64, for point reads in large tables. Each worker finds that out for itself by
-    /// measuring, and follows when the work changes; that costs below one percent.
+    /// The number of transactions that a worker keeps open at once. Default: automatic, from 1 (for data in caches or
+    /// under contention) to 64 (for point reads in large tables). Each worker measures which number pays, and adjusts
+    /// it when the workload changes. Measuring costs less than one percent.
     pub batch: BatchSize,
-    /// Jobs that wait in a worker's inbox before submitting blocks. Default: 1024.
+    /// The number of jobs that can wait in a worker's inbox before submitting blocks. Default: 1024.
     pub inbox_capacity: usize,
-    /// Memory for records, indexes, versions, and what transactions note of what they read and write, together; the
-    /// last may take a 16th beyond it, and deletes a 64th. Default: no limit. A transaction that would exceed it fails
-    /// with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// The memory limit, in bytes, for records, indexes, versions, and the read and write sets of transactions
+    /// together. Read and write sets may take a 16th beyond the limit, and deletes a 64th. A transaction that would
+    /// exceed the limit fails with [`Error::OutOfMemory`](crate::Error::OutOfMemory). Default: no limit.
     pub memory_limit_bytes: u64,
-    /// How often a transaction is run again after a conflict before the caller sees it. Default: 1000.
+    /// How often a transaction runs again after a conflict before the caller sees the conflict. Default: 1000.
     pub retries_max: u32,
-    /// How long a transaction waits for a row that another one has locked or written, in milliseconds, before it fails
-    /// with [`Error::LockTimeout`]: in `get_for_update`, which can say otherwise, and before it is run again after a conflict with
-    /// a transaction that stays open. Default: 10,000, far more than transactions take that nobody has forgotten. 0: none waits.
+    /// How long a transaction waits for a row that another transaction has locked or written, in milliseconds. After
+    /// that it fails with [`Error::LockTimeout`]. The limit applies in `get_for_update`, unless the call sets its
+    /// own, and before a transaction runs again after a conflict with a transaction that stays open. Default: 10,000,
+    /// far longer than any transaction that has not been forgotten. 0: no transaction waits.
     pub lock_wait_ms: u64,
-    /// The kind of index of tables that are made without [`TableOptions`](crate::TableOptions). Default:
-    /// [`IndexKind::Masstree`]. Tables that there are keep theirs.
+    /// The kind of index for tables made without [`TableOptions`](crate::TableOptions). Existing tables keep theirs.
+    /// Default: [`IndexKind::Masstree`].
     pub index: IndexKind,
-    /// What such tables have in front of their index. Default: [`Front::None`].
+    /// The front of the index for tables made without `TableOptions`. Default: [`Front::None`].
     pub front: Front,
-    /// When commits are acknowledged; a transaction can choose for itself by `Txn::set_durability`. This and what
-    /// follows means nothing to a database in memory.
+    /// When commits are acknowledged. A transaction can choose for itself with `Txn::set_durability`. This option and
+    /// all options below except `lab` have no effect on a database in memory. Default: [`Durability::Sync`].
     pub durability: Durability,
-    /// Whether a database may be made in a directory in which others keep files. Default: false: such a directory is
-    /// more likely a mistake, and is refused with [`Error::Occupied`]. It counts only where there is no database yet.
+    /// Allows a new database in a directory that holds other files. Without it, such a directory is refused with
+    /// [`Error::Occupied`], because it is probably a mistake. Has no effect if the directory already holds a
+    /// database. Default: false.
     pub among_others: bool,
-    /// How long a file of the log is: whole sectors of 512 bytes, up to 1 GiB. The changes of one transaction must
-    /// fit into one. Default: 64 MiB.
+    /// The size of a file of the log, in bytes: whole sectors of 512 bytes, up to 1 GiB. The changes of one
+    /// transaction must fit into one file. Default: 64 MiB.
     pub log_segment_bytes: u64,
-    /// How much of the log may wait to be written; beyond, commits wait. Default: 16 MiB.
+    /// How many bytes of the log may wait to be written. Beyond that, commits wait. Default: 16 MiB.
     pub log_buffer_bytes: usize,
-    /// How long a commit may wait to be written; when one has waited longer, others wait before they commit.
-    /// Default: 1000 ms, many times what a disk takes.
+    /// How long a commit may wait to be written, in milliseconds. If one has waited longer, other transactions wait
+    /// before they commit. Default: 1000, many times what a disk takes.
     pub log_lag_ms: u64,
-    /// How long a caller waits for a disk that is full or does not answer, in milliseconds; a look at that is taken
-    /// twice a second. Then what has committed is answered [`Error::Stalled`], and commits are refused with an
-    /// [`Error::Log`] that says why, until the log goes on. Transactions that have only read, and only what is
-    /// durable, are answered meanwhile. Default: 10,000 ms, many times what a busy disk takes. 0: without end.
+    /// How long a caller waits for a disk that is full or does not answer, in milliseconds. The engine checks twice a
+    /// second. After that time, until the log continues:
+    ///
+    /// - Transactions that have committed are answered with [`Error::Stalled`].
+    /// - Commits are refused with an [`Error::Log`] that gives the reason.
+    /// - Transactions that have only read, and read only durable data, are still answered.
+    ///
+    /// Default: 10,000, many times what a busy disk takes. 0: no limit.
     pub log_wait_ms: u64,
-    /// How much of the log open readers of changes ([`Database::changes`](crate::Database::changes)) may keep beyond what the database
-    /// needs for itself. One that keeps more is cut off, and answers [`Error::ChangesRemoved`](crate::Error::ChangesRemoved); so is every one when
-    /// there is no room for the log. Default: 1 GiB, about as much as recovery needs itself. 0: they keep nothing.
+    /// How many bytes of the log open readers of changes ([`Database::changes`](crate::Database::changes)) may keep
+    /// beyond what the database itself needs. A reader that keeps more is cut off, and answers
+    /// [`Error::ChangesRemoved`](crate::Error::ChangesRemoved). All readers are cut off if the log has no room.
+    /// Default: 1 GiB, about as much as recovery itself needs. 0: readers keep nothing.
     pub log_held_bytes: u64,
-    /// A checkpoint begins when the log has grown by so much since the last one began. Default: 1 GiB. 0: none
-    /// does for that reason, nor is one made when the database is closed to spare the next opening the log.
+    /// A checkpoint begins when the log has grown by this many bytes since the last one began. Default: 1 GiB. 0: log
+    /// growth starts no checkpoint, and closing the database makes none to save the next opening from reading the
+    /// log.
     pub checkpoint_log_bytes: u64,
-    /// A checkpoint begins so long after the last one has, if anything has changed. Default: 600 s. 0: none does
-    /// for that reason.
+    /// A checkpoint begins this many seconds after the last one began, if anything has changed. Default: 600. 0: time
+    /// starts no checkpoint.
     pub checkpoint_interval_s: u64,
-    /// The approximate size of a file of a checkpoint. Each holds a range of a table's rows, and a file without changes is
-    /// kept for the next checkpoint. Default: 16 MiB. A change of one row costs a file of this size;
-    /// a file costs a sync, and so much of the directory that a table of terabytes has longer ones.
+    /// The approximate size of a file of a checkpoint, in bytes. Each file holds a range of a table's rows, and a
+    /// file without changes is reused in the next checkpoint. With larger files, a change of one row rewrites more.
+    /// With smaller files, there are more syncs and a larger directory, so tables of terabytes get larger files.
+    /// Default: 16 MiB.
     pub checkpoint_range_bytes: u64,
-    /// How fast a checkpoint is written at most: commits wait for the same disk. Default: 32 MiB per second.
+    /// The maximum rate at which a checkpoint is written, because commits wait for the same disk. Default: 32 MiB per
+    /// second.
     pub checkpoint_bytes_per_s: u64,
-    /// Where segments of the log are kept for restorations before they are given up. Default: nowhere; then a database
-    /// can be restored to points of time since its last checkpoint but one.
+    /// Where segments of the log are kept for restorations before the database gives them up. Default: nowhere. The
+    /// database can then be restored to points in time since its last checkpoint but one.
     pub archive: Option<Arc<dyn Archive>>,
-    /// Settings of the schemes that are there to be compared.
+    /// Settings of the schemes that exist for comparison.
     pub lab: LabOptions,
 }
 
-/// The number of processors that the program may use, as of the first call: finding it out reads files of the system.
+/// Returns the number of processors that the program may use, as of the first call. Finding it reads files of the
+/// system.
 fn processors() -> usize {
     static FOUND: OnceLock<usize> = OnceLock::new();
     *FOUND.get_or_init(|| std::thread::available_parallelism().map_or(1, |n| n.get()))
@@ -140,7 +155,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How long somebody may wait for the log.
+    /// How long a caller may wait for the log, in nanoseconds.
     pub(crate) fn log_wait_ns_max(&self) -> u64 {
         if self.log_wait_ms == 0 { u64::MAX } else { self.log_wait_ms.saturating_mul(1_000_000) }
     }

@@ -1,36 +1,37 @@
-//! Where workers' time goes: every so often one round over a worker's transactions is timed, and each stretch of it is
-//! put down to an [`Activity`]. What it is for and what it costs: docs/design/profiling.md.
+//! Where workers' time goes. From time to time, one round over a worker's transactions is timed, and each stretch of it
+//! is charged to an [`Activity`]. docs/design/profiling.md says what this is for and what it costs.
 //!
-//! `exec` says which rounds are timed and whose turn it is, `suspend` has the policy through which operations say what
-//! they are at, `txn` says what a transaction does while its future is polled, `metrics` adds up. Off, it costs a
-//! branch in a few places.
+//! `exec` says which rounds are timed, and which transaction is stepped. `suspend` has the policy through which
+//! operations report their activity. `txn` reports what a transaction does while its future is polled. `metrics` adds
+//! up. While profiling is off, it costs a branch in a few places.
 //!
 //! Invariants:
-//! - `is_timing` only if `is_on`; outside of a timed round nothing is charged but what is settled.
-//! - What an attempt does is put down to it (`spent`) until it ends: a commit keeps it as what it was, and what is
-//!   undone becomes [`Activity::AbortedWork`]. So each tick is counted once.
+//! - `is_timing` implies `is_on`. Outside of a timed round, only settled time is charged.
+//! - The activity of an attempt is charged to the attempt (`spent`) until it ends. A commit keeps each activity as it
+//!   was; the time of an undone attempt becomes [`Activity::AbortedWork`]. Each tick is therefore counted once.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::sync::ticks;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// Rounds of a worker of which one is timed: powers of two. What is measured stands for so many. Where a round is a
-/// step each of many transactions, timing takes several times what they do; where it is a whole one, next to nothing.
+/// One of so many rounds of a worker is timed, and its figures stand for so many rounds. Both numbers are powers of
+/// two. If a round is one step of each of many transactions, timing takes several times as long as the steps. If a
+/// round is a whole transaction, timing costs next to nothing.
 const ROUNDS_OF_ONE: u64 = 64;
 const ROUNDS_OF_MANY: u64 = 512;
-/// Pairs of readings of the counter by which the cost of one is told.
+/// The number of pairs of readings by which the cost of reading the counter is measured.
 const CALIBRATION_PAIRS: usize = 64;
-/// A stretch that takes so many times the usual round, and so many ticks, is put down to the thread's having been off
+/// A stretch that takes so many times the usual round, and so many ticks, is taken as time in which the thread was off
 /// its core.
 const AWAY_ROUNDS: u64 = 16;
 const AWAY_TICKS_MIN: u64 = 1 << 20;
-/// Timed rounds after which it is known what is usual.
+/// The number of timed rounds after which the usual length of a round is known.
 const USUAL_ROUNDS: u64 = 16;
 
 const ACTIVITIES: usize = Activity::ALL.len();
 
-/// What a worker spends its time on.
+/// An activity that a worker spends time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Activity {
@@ -38,28 +39,28 @@ pub enum Activity {
     Useful,
     /// Searching an index, walking it, adding to it.
     Index,
-    /// Records' slots and versions: finding the one to be seen, making new ones.
+    /// Records' slots and versions: finding the visible version, making new versions.
     Versions,
-    /// Noting what was read, and deciding whether it may commit.
+    /// Noting what was read, and deciding whether the transaction may commit.
     Control,
-    /// Making a commit's changes seen, and noting them in the log.
+    /// Making a commit's changes visible, and noting them in the log.
     Commit,
-    /// Taking a snapshot's and a commit's place in time.
+    /// Taking the timestamps of a snapshot and of a commit.
     Timestamps,
-    /// Standing by for another transaction's outcome, or for a row's lock.
+    /// Waiting for another transaction's outcome, or for a row's lock.
     Waiting,
-    /// Standing aside after a conflict.
+    /// Backing off after a conflict.
     BackOff,
-    /// What attempts did that were undone, and undoing them.
+    /// The work of attempts that were undone, and undoing them.
     AbortedWork,
-    /// Going from one transaction to the next, making new ones of inputs, giving out results.
+    /// Going from one transaction to the next, making new transactions from inputs, giving out results.
     Scheduling,
-    /// Reclaiming what nobody can see any more, and what else is done between rounds.
+    /// Reclaiming what no transaction can see any more, and other work between rounds.
     Housekeeping,
 }
 
 impl Activity {
-    /// All of them, in the order in which they are shown.
+    /// All activities, in the order in which they are shown.
     pub const ALL: [Activity; 11] = [
         Activity::Useful,
         Activity::Index,
@@ -74,7 +75,7 @@ impl Activity {
         Activity::Housekeeping,
     ];
 
-    /// In words.
+    /// Returns the activity's name in words.
     pub fn name(self) -> &'static str {
         match self {
             Activity::Useful => "useful work",
@@ -91,15 +92,15 @@ impl Activity {
         }
     }
 
-    /// Part of an attempt, and lost if that is undone.
+    /// Returns whether the activity is part of an attempt, and lost if the attempt is undone.
     fn is_of_attempt(self) -> bool {
         use Activity::*;
         matches!(self, Useful | Index | Versions | Control | Commit | Timestamps)
     }
 }
 
-/// Where the time of a database's workers has gone, while it was asked for with
-/// [`Database::set_profiling`](crate::Database::set_profiling): told by samples.
+/// Where the time of a database's workers went while profiling was on, estimated from samples. See
+/// [`Database::set_profiling`](crate::Database::set_profiling).
 ///
 /// ```
 /// # use braiddb::metrics::Activity;
@@ -122,7 +123,7 @@ pub struct Breakdown {
     dropped: u64,
 }
 
-/// As a map: the [`name`](Activity::name) of each activity with its share, and `rounds`.
+/// Serializes as a map: the [`name`](Activity::name) of each activity with its share, and `rounds`.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Breakdown {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -137,38 +138,38 @@ impl serde::Serialize for Breakdown {
 }
 
 impl Breakdown {
-    /// Ticks of the processor's counter of time that went to `activity`, extrapolated from the samples.
+    /// Returns the ticks of the processor's counter that went to `activity`, extrapolated from the samples.
     pub fn ticks(&self, activity: Activity) -> u64 {
         self.ticks[activity as usize]
     }
 
-    /// Ticks of all activities. 0: nothing was measured.
+    /// Returns the ticks of all activities. 0 means that nothing was measured.
     pub fn total_ticks(&self) -> u64 {
         self.ticks.iter().sum()
     }
 
-    /// Rounds over their transactions that workers have timed.
+    /// Returns the number of rounds that workers have timed.
     pub fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// Stretches that were left out because they took so long that the thread was probably off its core.
+    /// Returns the number of stretches that were left out. They took so long that the thread was probably off its core.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The part of the time that went to `activity`: all add up to 1, or where nothing was measured, to 0.
+    /// Returns the share of the time that went to `activity`. All shares add up to 1, or to 0 if nothing was measured.
     pub fn share(&self, activity: Activity) -> f64 {
         self.ticks(activity) as f64 / self.total_ticks().max(1) as f64
     }
 
-    /// Every activity with its share.
+    /// Returns every activity with its share.
     pub fn shares(&self) -> impl Iterator<Item = (Activity, f64)> {
         let me = *self;
         Activity::ALL.into_iter().map(move |activity| (activity, me.share(activity)))
     }
 
-    /// What has come since an earlier look.
+    /// Returns what was added since an earlier breakdown.
     pub fn since(&self, earlier: &Breakdown) -> Breakdown {
         let less = |now: u64, then: u64| now.saturating_sub(then);
         Breakdown {
@@ -178,7 +179,7 @@ impl Breakdown {
         }
     }
 
-    /// Adds another one's.
+    /// Adds another breakdown.
     pub fn add(&mut self, other: &Breakdown) {
         for (sum, ticks) in self.ticks.iter_mut().zip(other.ticks) {
             *sum += ticks;
@@ -188,7 +189,7 @@ impl Breakdown {
     }
 }
 
-/// One worker's sums, written by it alone.
+/// The sums of one worker, which alone writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     ticks: [AtomicU64; ACTIVITIES],
@@ -198,11 +199,11 @@ pub(crate) struct Sums {
 
 impl Sums {
     fn add(counter: &AtomicU64, n: u64) {
-        // Relaxed: one writer; readers want no order.
+        // Relaxed: there is one writer, and readers want no order.
         counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// As they are at about this moment.
+    /// Returns the sums as they are at about this moment.
     pub(crate) fn breakdown(&self) -> Breakdown {
         // Relaxed: see `add`.
         Breakdown {
@@ -213,43 +214,43 @@ impl Sums {
     }
 }
 
-/// Ticks of an attempt, as many times as the rounds stand for in which they were timed.
+/// The ticks of an attempt, multiplied by the number of rounds that the timed ones stand for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
-    /// There are any: of most attempts nothing is timed.
+    /// Whether there are any ticks. Nothing is timed of most attempts.
     any: bool,
     ticks: [u64; ACTIVITIES],
 }
 
-/// What one worker times.
+/// The state of one worker's timing.
 #[derive(Debug)]
 pub(crate) struct Profile {
     is_timing: Cell<bool>,
     is_on: Cell<bool>,
-    /// What it is at, and since when.
+    /// The present activity, and the ticks at which it began.
     at: Cell<Activity>,
     since: Cell<u64>,
-    /// The slot whose attempt it is at.
+    /// The slot of the present attempt.
     slot: Cell<usize>,
-    /// By slot, of attempts that have not ended.
+    /// The ticks of attempts that have not ended, by slot.
     spent: RefCell<Vec<Spent>>,
-    /// The round that is timed next, and how many the present one stands for.
+    /// The round that is timed next, and the number of rounds that the present one stands for.
     next: Cell<u64>,
     weight: Cell<u64>,
-    /// Ticks that reading the counter takes by itself.
+    /// The ticks that reading the counter takes by itself.
     read_ticks: Cell<u64>,
-    /// Ticks of the present timed round, of the usual one, and of the longest stretch that is believed.
+    /// The ticks of the present timed round, of the usual round, and of the longest stretch that is believed.
     round: Cell<u64>,
     usual: Cell<u64>,
     believed: Cell<u64>,
     rounds: Cell<u64>,
-    /// The database's wish.
+    /// The setting of the database: whether profiling is on.
     switch: Arc<AtomicBool>,
     sums: Arc<Sums>,
 }
 
 impl Profile {
-    /// Of a worker that adds to `sums`, and looks at `switch` when it is told to.
+    /// Makes the profile of a worker that adds to `sums`, and that looks at `switch` when told to.
     pub(crate) fn new(switch: Arc<AtomicBool>, sums: Arc<Sums>) -> Self {
         Profile {
             is_timing: Cell::new(false),
@@ -270,22 +271,22 @@ impl Profile {
         }
     }
 
-    /// A round is being timed.
+    /// Returns whether a round is being timed.
     #[inline(always)]
     pub(crate) fn is_timing(&self) -> bool {
         self.is_timing.get()
     }
 
-    /// Rounds are timed at times, so attempts may have spent something.
+    /// Returns whether rounds are timed at times, so that attempts may have spent something.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.get()
     }
 
-    /// Does what the database wishes from now on; not while a round is being timed. Returns true if it is on.
+    /// Adopts the database's setting. Not called while a round is being timed. Returns true if profiling is on.
     fn follow_switch(&self) -> bool {
         debug_assert!(!self.is_timing());
-        let is_on = self.switch.load(Relaxed); // Relaxed: a wish, and nothing behind it
+        let is_on = self.switch.load(Relaxed); // Relaxed: a setting, and no data behind it
         if is_on != self.is_on.replace(is_on) {
             self.spent.borrow_mut().clear();
             if is_on {
@@ -307,7 +308,7 @@ impl Profile {
         self.next.set(0);
     }
 
-    /// The round that is timed next, or `u64::MAX`.
+    /// Returns the round that is timed next, or `u64::MAX`.
     pub(crate) fn next(&self) -> u64 {
         if self.is_on() { self.next.get() } else { u64::MAX }
     }
@@ -318,7 +319,8 @@ impl Profile {
         if round < self.next() {
             return false;
         }
-        // Somewhere in the next so many rounds: a fixed distance might fall in step with the work.
+        // The next timed round is at a varying place in the next block: a fixed distance might fall in step with the
+        // work.
         let rounds = if open > 1 { ROUNDS_OF_MANY } else { ROUNDS_OF_ONE };
         let block = round / rounds + 1;
         let within = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (rounds - 1);
@@ -331,7 +333,7 @@ impl Profile {
         true
     }
 
-    /// The round has ended, however it did.
+    /// Ends the round, whatever its outcome.
     pub(crate) fn end(&self) {
         if !self.is_timing() {
             return;
@@ -351,7 +353,7 @@ impl Profile {
         }
     }
 
-    /// What comes next is `activity`.
+    /// Begins `activity`, and charges the stretch that has ended.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter(&self, activity: Activity) {
@@ -364,12 +366,12 @@ impl Profile {
         self.since.set(now);
     }
 
-    /// What came since the last call of `enter` was `activity`, and goes on.
+    /// Renames the present stretch: since the last call of `enter` it was `activity`, and it continues.
     pub(crate) fn was(&self, activity: Activity) {
         self.at.set(activity);
     }
 
-    /// What comes next is of the attempt in this slot. (What has come belongs elsewhere by now.)
+    /// Makes the attempt in this slot the present one. The caller has already charged the time before.
     pub(crate) fn set_slot(&self, slot: usize) {
         self.slot.set(slot);
         let mut spent = self.spent.borrow_mut();
@@ -399,7 +401,7 @@ impl Profile {
         Sums::add(&self.sums.ticks[activity as usize], ticks);
     }
 
-    /// The attempt in a slot has committed: what it did was what it was.
+    /// Keeps the activities of the attempt in a slot, which has committed, as what they were.
     #[cold]
     pub(crate) fn keep(&self, slot: usize) {
         self.enter(Activity::Scheduling);
@@ -410,7 +412,7 @@ impl Profile {
         }
     }
 
-    /// The attempt in a slot has been undone.
+    /// Turns the time of the attempt in a slot, which has been undone, into aborted work.
     #[cold]
     pub(crate) fn undo(&self, slot: usize) {
         self.enter(Activity::Scheduling);
@@ -419,20 +421,20 @@ impl Profile {
         }
     }
 
-    /// What was timed of the attempt in a slot, if anything was.
+    /// Takes the timed ticks of the attempt in a slot, if there are any.
     fn take(&self, slot: usize) -> Option<[u64; ACTIVITIES]> {
         let mut spent = self.spent.borrow_mut();
         let spent = spent.get_mut(slot).filter(|spent| spent.any)?;
         Some(std::mem::take(spent).ticks)
     }
 
-    /// Between rounds: does what the database wishes from now on, and tells when housekeeping began, which is timed
-    /// each time.
+    /// Adopts the database's setting between rounds. Returns when housekeeping began, if profiling is on: housekeeping
+    /// is timed each time.
     pub(crate) fn begin_housekeeping(&self) -> Option<u64> {
         self.follow_switch().then(ticks)
     }
 
-    /// Housekeeping is over.
+    /// Charges housekeeping that began at `started`.
     pub(crate) fn end_housekeeping(&self, started: u64) {
         let took = ticks().saturating_sub(started);
         Sums::add(&self.sums.ticks[Activity::Housekeeping as usize], took);
@@ -455,7 +457,7 @@ mod tests {
 
     #[test]
     fn each_tick_is_counted_once() {
-        // Proves that a stretch goes to what it was, under the attempt until that ends, and that shares add up to 1.
+        // Proves that a stretch goes to its activity, under the attempt until that ends, and that shares add up to 1.
         let (profile, switch, sums) = make();
         switch.store(true, Relaxed);
         assert!(profile.follow_switch() && profile.begin(0, 1));
@@ -482,7 +484,7 @@ mod tests {
 
     #[test]
     fn what_is_undone_was_in_vain() {
-        // Proves that the work of an attempt that is undone is aborted work, and its waiting is not.
+        // Proves that the work of an undone attempt is aborted work, and that its waiting is not.
         let (profile, switch, sums) = make();
         switch.store(true, Relaxed);
         assert!(profile.follow_switch() && profile.begin(0, 1));
@@ -501,7 +503,7 @@ mod tests {
 
     #[test]
     fn one_round_of_a_block_is_timed() {
-        // Proves that exactly one round of every so many is due, at places that differ, and none when it is off.
+        // Proves that exactly one round of each block is due, at varying places, and none while profiling is off.
         for (open, rounds) in [(1, ROUNDS_OF_ONE), (2, ROUNDS_OF_MANY)] {
             let (profile, switch, sums) = make();
             assert!(!profile.follow_switch() && !profile.begin(0, open));

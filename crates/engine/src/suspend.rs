@@ -1,54 +1,55 @@
-//! The one place that prefetches and suspends. An operation is written once against [`Suspend`];
-//! each policy compiles it to a different machine: plain sequential code, sequential code with
-//! prefetching, or a step machine that leaves at every probable cache miss.
+//! Prefetching and suspension, for the whole engine. An operation is written once against [`Suspend`]. Each policy
+//! compiles it to a different machine: plain sequential code, sequential code with prefetching, or a step machine that
+//! leaves at every probable cache miss.
 //!
-//! Called by the step machines of `index`, `record`, `cc` and `txn`; chosen by their caller.
+//! The step machines of `index`, `record`, `cc` and `txn` call this; their caller chooses the policy.
 
 use crate::profile::{Activity, Profile};
 
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 pub const CACHE_LINE: usize = 64;
 
-/// Told of every probable cache miss.
+/// A policy for probable cache misses. Operations tell it of each one.
 pub trait Suspend {
-    /// True for a policy that leaves operations at misses. A worker steps a transaction that is
-    /// alone with [`PrefetchOnly`] instead: with nothing to overlap, leaving only costs.
+    /// True for a policy that leaves operations at misses. A worker steps a lone transaction with [`PrefetchOnly`]
+    /// instead: leaving only costs when there is nothing to overlap.
     const SUSPENDS: bool;
 
     /// False for a policy that does not ask for memory ahead.
     const PREFETCHES: bool = true;
 
-    /// True for a policy that also leaves where nothing is missed: see [`pause`](Self::pause).
+    /// True for a policy that also leaves at places without a miss: see [`pause`](Self::pause).
     const PAUSES: bool = false;
 
-    /// True for a policy under which a worker steps those transactions one after the other that do the same next: see
+    /// True for a policy under which a worker steps transactions with the same next activity one after the other: see
     /// [`Teams`].
     const GATHERS: bool = false;
 
-    /// The object at `p`, the first `LINES` cache lines of it, is about to be read.
-    /// Returns true if the operation is to be left here and come back to later.
+    /// Tells that the first `LINES` cache lines of the object at `p` are about to be read. Returns true if the
+    /// operation should be left here and resumed later.
     fn miss<const LINES: usize>(&mut self, p: *const u8) -> bool;
 
-    /// Where a transaction begins, and between two phases of a commit, where others may come in. Returns true if the caller is to leave here and come back
-    /// later. For simulation: no policy that is after speed wants that.
+    /// Offers a place to leave where nothing is missed: at the beginning of a transaction, and between two phases of a
+    /// commit, where other transactions may come in. Returns true if the caller should leave here and resume later. It
+    /// serves simulation; a policy that aims at speed never wants it.
     #[inline(always)]
     fn pause(&mut self) -> bool {
         false
     }
 
-    /// What comes next is `activity`; for a policy that times operations.
+    /// Tells that `activity` begins now. It serves policies that time operations.
     #[inline(always)]
     fn enter(&mut self, activity: Activity) {
         let _ = activity;
     }
 
-    /// What has come since the last [`enter`](Self::enter) has turned out to be `activity`.
+    /// Tells that everything since the last [`enter`](Self::enter) has turned out to be `activity`.
     #[inline(always)]
     fn was(&mut self, activity: Activity) {
         let _ = activity;
     }
 
-    /// Which of `n` open transactions to step after number `last`; an answer that is not less than `n` names the
+    /// Picks the open transaction, of `n`, to step after number `last`. An answer that is not less than `n` names the
     /// last one.
     #[inline(always)]
     fn pick(&mut self, last: usize, n: usize) -> usize {
@@ -60,23 +61,23 @@ pub trait Suspend {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Never;
 
-/// Sequential, but all lines of the next object are asked for at once ("ERMIA" in the CoroBase
-/// paper).
+/// Sequential code that asks for all lines of the next object at once ("ERMIA" in the CoroBase paper).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrefetchOnly;
 
-/// Prefetches and leaves at every probable miss, upper levels of an index included: leaving there
-/// gives the prefetches of other transactions time, which measured better than staying.
+/// Prefetches and leaves at every probable miss, including the upper levels of an index. Leaving there gives the
+/// prefetches of other transactions time, which measured better than staying.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnMiss;
 
-/// As [`OnMiss`], and in each of its rounds a worker goes over its open transactions by what they do next: teams of those that search
-/// an index, that read a record, that step through a scan, that commit. So the instructions for that are fetched once
-/// for each team, and branches go the way that they went for the transaction before: "STEPS" (Harizopoulos and Ailamaki, VLDB 2004). A
-/// transaction that has come to the end of an operation goes on in the next round, together with others that have.
+/// Works like [`OnMiss`], but in each round a worker visits its open transactions by what they do next. There are teams
+/// of transactions that search an index, that read a record, that step through a scan, and that commit. The
+/// instructions for an activity are therefore fetched once for each team, and branches go the way that they went for
+/// the transaction before: "STEPS" (Harizopoulos and Ailamaki, VLDB 2004). A transaction that reaches the end of an
+/// operation goes on in the next round, together with others that have done so.
 ///
-/// It pays where the instruction cache is too small for what an operation runs. With the engine's own operations, on processors of today, it
-/// costs more than it brings (`docs/papers.md` has the figures): it is here for the comparison.
+/// This pays if the instruction cache is too small for what an operation runs. With the engine's own operations, on
+/// today's processors, it costs more than it gains (`docs/papers.md` has the figures). It is here for the comparison.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Teams;
 
@@ -84,7 +85,7 @@ pub struct Teams;
 #[derive(Clone, Copy, Debug)]
 pub struct Seeded(u64);
 
-/// Another policy, timed: what operations are at goes into a worker's profile.
+/// Another policy, timed: a worker's profile records what operations do.
 #[derive(Debug)]
 pub(crate) struct Timed<'p, S> {
     policy: &'p mut S,
@@ -92,7 +93,7 @@ pub(crate) struct Timed<'p, S> {
 }
 
 impl<'p, S> Timed<'p, S> {
-    /// `policy`, timed.
+    /// Wraps `policy` to time it.
     pub(crate) fn new(policy: &'p mut S, profile: &'p Profile) -> Self {
         Timed { policy, profile }
     }
@@ -121,7 +122,7 @@ impl<S: Suspend> Suspend for Timed<'_, S> {
     }
 }
 
-/// What a policy that changes another one's answers to misses leaves to that.
+/// Passes on everything except misses to the wrapped policy.
 macro_rules! leave_the_rest_to_policy {
     () => {
         #[inline(always)]
@@ -143,7 +144,8 @@ macro_rules! leave_the_rest_to_policy {
     };
 }
 
-/// Another policy, for what an object of one line leads to: that line is in the cache.
+/// Another policy, for the memory that a one-line object leads to: a miss on the object's own line is no miss, because
+/// that line is in the cache.
 #[derive(Debug)]
 pub(crate) struct Beside<'s, S> {
     policy: &'s mut S,
@@ -151,7 +153,7 @@ pub(crate) struct Beside<'s, S> {
 }
 
 impl<'s, S> Beside<'s, S> {
-    /// `policy`, for what the object at `object` leads to.
+    /// Wraps `policy` for the memory that the object at `object` leads to.
     #[inline(always)]
     pub(crate) fn new(policy: &'s mut S, object: *const u8) -> Self {
         Beside { policy, object }
@@ -170,7 +172,7 @@ impl<S: Suspend> Suspend for Beside<'_, S> {
     leave_the_rest_to_policy!();
 }
 
-/// Another policy, for versions of about so many bytes: they are asked for as a whole.
+/// Another policy, for versions of about a given size: the whole version is prefetched.
 #[derive(Debug)]
 pub(crate) struct Whole<'s, S> {
     policy: &'s mut S,
@@ -178,7 +180,7 @@ pub(crate) struct Whole<'s, S> {
 }
 
 impl<'s, S> Whole<'s, S> {
-    /// `policy`, for objects of `bytes` bytes.
+    /// Wraps `policy` for objects of `bytes` bytes.
     #[inline(always)]
     pub(crate) fn new(policy: &'s mut S, bytes: usize) -> Self {
         Whole { policy, bytes }
@@ -199,14 +201,15 @@ impl<S: Suspend> Suspend for Whole<'_, S> {
     leave_the_rest_to_policy!();
 }
 
-/// Another policy, but for leaving at each miss: for a caller that asks for several objects and then comes back to each.
+/// Another policy that always leaves at a miss. It serves a caller that asks for several objects and then comes back to
+/// each.
 #[derive(Debug)]
 pub(crate) struct Leaving<'s, S> {
     policy: &'s mut S,
 }
 
 impl<'s, S> Leaving<'s, S> {
-    /// As `policy`, and leaves.
+    /// Wraps `policy` to leave at each miss.
     #[inline(always)]
     pub(crate) fn new(policy: &'s mut S) -> Self {
         Leaving { policy }
@@ -262,12 +265,12 @@ impl Suspend for Teams {
 }
 
 impl Seeded {
-    /// The policy of one seed; equal seeds behave equally.
+    /// Makes the policy of one seed. Equal seeds behave equally.
     pub fn new(seed: u64) -> Self {
         Seeded(seed)
     }
 
-    /// The next pseudo-random number (wyrand).
+    /// Returns the next pseudo-random number (wyrand).
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
         let t = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
@@ -289,9 +292,9 @@ impl Suspend for Seeded {
     }
 }
 
-/// Asks for the first `LINES` cache lines at `p`, into the second-level cache: a prefetch into the
-/// first level holds one of its few fill buffers until memory answers, and measured a quarter to a
-/// third slower with many in flight. Any address will do.
+/// Prefetches the first `LINES` cache lines at `p` into the second-level cache. A prefetch into the first level holds
+/// one of its few fill buffers until memory answers, and measured a quarter to a third slower with many in flight. Any
+/// address will do.
 #[inline(always)]
 pub fn prefetch<const LINES: usize>(p: *const u8) {
     for line in 0..LINES {
@@ -299,8 +302,8 @@ pub fn prefetch<const LINES: usize>(p: *const u8) {
     }
 }
 
-/// As `prefetch`, for the lines of `bytes` bytes at `p` from number `first` on. (A loop in its callers' loops takes them fewer
-/// instructions than a call there does.)
+/// Prefetches the lines of `bytes` bytes at `p`, from line number `first` on. A loop inlined into the callers' loops
+/// takes fewer instructions there than a call does.
 #[inline(always)]
 pub(crate) fn prefetch_bytes(p: *const u8, first: usize, bytes: usize) {
     let end = p.addr() + bytes;
@@ -316,7 +319,7 @@ fn prefetch_line(p: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program can see, from any address.
+        // SAFETY: a prefetch accepts any address, and reads nothing that the program can see.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast::<i8>()) };
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]

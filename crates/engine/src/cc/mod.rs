@@ -1,17 +1,19 @@
-//! Concurrency control: which transactions may read and write what, and which commit. [`ConcurrencyControl`] is the
-//! contract; one scheme per file or folder. The index, the executor and the transaction API are
-//! written once over it.
+//! Concurrency control decides which transactions may read and write what, and which of them commit.
+//! [`ConcurrencyControl`] is the contract. Each scheme that implements it has one file or folder here. The index, the
+//! executor and the transaction API are written once over the contract. `txn` calls it.
 //!
-//! Called by `txn`. A scheme may wait where a transaction begins, at each access to a record, and where it commits:
-//! `begin`, `access` and `prepare` are step machines. A row lock that cannot be had is refused, and the caller that
-//! wants it joins the row's queue in [`Waits`].
+//! A scheme may wait where a transaction begins, at each access to a record, and where a transaction commits:
+//! `begin`, `access` and `prepare` are step machines. A row lock that another transaction has is refused. The caller
+//! that wants the lock then joins the row's queue in [`Waits`].
+//!
 //! Rules that hold for every scheme:
-//! - A step never ends while it holds a latch; so no other transaction of the worker, and no
-//!   operation run in place, can meet a latch whose holder cannot go on.
-//! - What an access acquires is the transaction's, and is released when that ends: dropping the access is harmless.
-//! - What a scheme keeps per record is a [`Record`], memory that is never unmapped while the
-//!   database lives; the scheme alone interprets it.
-//! - A conflict is an [`Abort`], not an error: expected, small, and retried by the engine.
+//! - A step never ends while it holds a latch. Therefore no other transaction of the worker, and no operation that
+//!   runs in place, can meet a latch whose holder cannot continue.
+//! - What an access acquires belongs to the transaction and is released when the transaction ends. Dropping the
+//!   access is harmless.
+//! - What a scheme keeps per record is a [`Record`]: memory that is never unmapped while the database lives. Only the
+//!   scheme interprets it.
+//! - A conflict is an [`Abort`], not an error: it is expected, small, and retried by the engine.
 
 mod adaptive;
 mod any;
@@ -56,9 +58,13 @@ pub use wait_die::WaitDie;
 pub(crate) use waits::NEVER;
 pub use waits::{Refusal, Ticket, WaitStage, Waits};
 
-/// The table of schemes: calls the macro `$then` with a line for each, which has its name on command lines, a name for
-/// modules, its type, and what it promises (`Snapshot`: snapshot isolation; `Serial`: committed transactions are strictly
-/// serializable; `Serializable`: both, also of those that do not commit). `$first`, if there is one, precedes the lines.
+/// The table of schemes. Calls the macro `$then` with one line per scheme: its name on command lines, a name for
+/// modules, its type, and what it promises. The promises are:
+/// - `Snapshot`: snapshot isolation.
+/// - `Serial`: committed transactions are strictly serializable.
+/// - `Serializable`: both, also for transactions that do not commit.
+///
+/// `$first`, if given, precedes the lines.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! schemes {
@@ -82,7 +88,7 @@ macro_rules! schemes {
 }
 pub(crate) use schemes;
 
-/// Transactions that may be open at once in a database.
+/// The number of transactions that may be open at once in a database.
 pub const OPEN_TRANSACTIONS_MAX: usize = common::registry::TXNS_MAX;
 
 /// The latest time of a commit that can be restored.
@@ -97,39 +103,40 @@ use crate::suspend::Suspend;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Why a transaction has to give way to another. It may be run again.
+/// Why a transaction has to abort. It may be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abort {
-    /// Another open transaction has written the record, or one that committed after this one began.
+    /// Another open transaction has written the record, or a transaction that committed after this one began.
     WriteConflict,
-    /// Together with what others have committed meanwhile, no serial order might explain what it has read.
+    /// Given what other transactions have committed meanwhile, there may be no serial order that explains what the
+    /// transaction has read.
     Unserializable,
-    /// Another one's commit was waited for, and did not end.
+    /// The transaction waited for another transaction's commit, which did not end.
     WaitTimeout,
-    /// It would have waited for itself, by way of others.
+    /// The transaction would have waited for itself, by way of others.
     Deadlock,
-    /// The database's memory limit is reached: what it has read cannot be validated. Running it again does not help by
-    /// itself.
+    /// The database's memory limit is reached: what the transaction has read cannot be validated. Running it again
+    /// does not by itself help.
     OutOfMemory,
-    /// The log has refused the commit's record. Running it again does not help by itself.
+    /// The log has refused the commit's record. Running the transaction again does not by itself help.
     Unlogged(Unlogged),
 }
 
 /// Why the log has refused a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlogged {
-    /// It is longer than a record can be.
+    /// The record is longer than the log allows.
     TooLong,
-    /// There is no room for it.
+    /// The log has no room for the record.
     Full,
-    /// The log has stopped, or is closed.
+    /// The log has stopped or is closed.
     Stopped,
 }
 
 /// Why an operation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The transaction has to give way.
+    /// The transaction has to abort.
     Abort(Abort),
     /// The database's memory limit is reached.
     OutOfMemory,
@@ -146,35 +153,35 @@ impl From<OutOfMemory> for Refused {
 /// Why a transaction could not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotBegun {
-    /// Too many are open already.
+    /// Too many transactions are open already.
     TooMany,
-    /// Others that it has to wait for did not end.
+    /// Other transactions for which it has to wait did not end.
     WaitTimeout,
     /// The database's memory limit is reached.
     OutOfMemory,
 }
 
-/// What a transaction declares of itself before it begins.
+/// What a transaction declares about itself before it begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Declared {
-    /// It will not write.
+    /// The transaction will not write.
     pub is_read_only: bool,
-    /// It has given way before, and is run again.
+    /// The transaction has aborted before and is run again.
     pub is_retry: bool,
-    /// It restores what there was, in a database that nobody else uses.
+    /// The transaction restores earlier contents, in a database that no other thread uses.
     pub restores: bool,
 }
 
-/// Whether an operation may begin, under a scheme with partitions.
+/// The answer to whether an operation may begin, under a scheme with partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may, as long as the transaction is open.
+    /// The operation may begin, and the answer holds as long as the transaction is open.
     Granted,
-    /// Another transaction is waited for: ask again.
+    /// The scheme waits for another transaction: ask again.
     Suspended,
-    /// It would have to wait, and is not to.
+    /// The operation would have to wait, and the caller does not let it.
     Busy,
-    /// The transaction has to give way: [`refused`](ConcurrencyControl::refused) says why.
+    /// The transaction has to abort: [`refused`](ConcurrencyControl::refused) says why.
     Refused,
 }
 
@@ -183,33 +190,34 @@ pub enum Admission {
 pub enum Reads {
     /// The database as of one moment.
     Snapshot,
-    /// Each row as of the moment when it was read. Whether the reads fit together is known once `prepare` has decided.
+    /// Each row as of the moment when it was read. Once `prepare` has decided, it is known whether the reads fit
+    /// together.
     Current,
 }
 
 /// What a write asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'v> {
-    /// This value, whether or not there is one.
+    /// Store this value, whether or not there is one.
     Put(&'v [u8]),
-    /// This value in place of the one that must be there.
+    /// Replace the value, which must exist, with this one.
     Update(&'v [u8]),
-    /// This value where there must be none.
+    /// Store this value where there must be none.
     Insert(&'v [u8]),
-    /// No value, where there must be one.
+    /// Remove the value, which must exist.
     Delete,
-    /// The value that is there, kept as it is for this transaction until it ends.
+    /// Keep the value as it is for this transaction, until the transaction ends.
     Lock,
 }
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The change is made (and undone if the transaction aborts).
+    /// The change is made. If the transaction aborts, it is undone.
     Done,
-    /// There is no value to update or delete; nothing was changed.
+    /// There is no value to update or delete. Nothing was changed.
     Absent,
-    /// There is a value already; nothing was inserted.
+    /// There is a value already. Nothing was inserted.
     Exists,
     /// The record has been removed from the index meanwhile: find the key again.
     Gone,
@@ -218,28 +226,29 @@ pub enum Written {
 /// What a transaction wants with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// Its value: what the transaction goes on to do may depend on it.
+    /// To read the value. What the transaction does next may depend on it.
     Read,
-    /// The same, and most likely to change the record later.
+    /// The same, and the transaction will most likely change the record later.
     ReadToWrite,
-    /// Its value, on which nothing that the transaction does depends.
+    /// To read the value, on which nothing that the transaction does depends.
     Untracked,
-    /// Its value, in order to change the record in the same operation.
+    /// To read the value in order to change the record in the same operation.
     Covered,
-    /// To change it.
+    /// To change the record.
     Write,
-    /// To lock it, and then its value.
+    /// To lock the record and then read its value.
     Lock,
 }
 
 impl Intent {
-    /// Of a read that the caller has the scheme track, or not.
+    /// Returns the intent of a read that the scheme tracks, or does not track.
     #[inline(always)]
     pub fn of_read(is_tracked: bool) -> Intent {
         if is_tracked { Intent::Read } else { Intent::Untracked }
     }
 
-    /// The transaction goes on to depend on the value, and no write or lock of its own keeps it as it is.
+    /// Returns true if the transaction will depend on the value, and no write or lock of its own keeps the value as
+    /// it is.
     #[inline(always)]
     pub fn is_read(self) -> bool {
         matches!(self, Intent::Read | Intent::ReadToWrite | Intent::Lock)
@@ -251,18 +260,19 @@ impl Intent {
 pub struct Changed<'c> {
     /// The record.
     pub target: &'c Target,
-    /// Its new value; `None`: the row is deleted.
+    /// The record's new value; `None`: the row is deleted.
     pub value: Option<&'c [u8]>,
 }
 
-/// How a transaction may wait for a row that another one has locked.
+/// How a transaction may wait for a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// The transaction sleeps in the row's queue, and looks at the row again when it is woken.
     Asleep,
-    /// The transaction stands aside for some rounds, then looks at the row again, and asks again if it has to.
+    /// The transaction stands aside for some rounds, then looks at the row again. If the row is still locked, it asks
+    /// again.
     Awake,
-    /// The transaction must not wait: it aborts, and is run again.
+    /// The transaction must not wait: it aborts and is run again.
     Not,
 }
 
@@ -273,46 +283,46 @@ impl Waiting {
     }
 }
 
-/// Another transaction that has locked or written a row; or those that share its lock.
+/// Another transaction that has locked or written a row, or the transactions that share the row's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Names it among all that have been in its place.
+    /// Names the transaction among all that have been at its place.
     pub id: u64,
-    /// What [`Waits`] knows it by.
+    /// The place by which [`Waits`] knows the transaction.
     pub place: u32,
-    /// It is committing: that is over soon, and is no reason to sleep.
+    /// The transaction is committing. It ends soon, so there is no reason to sleep.
     pub is_ending: bool,
 }
 
 impl Holder {
-    /// The transactions that share a row's lock. The lock counts them and does not say which they are, so they are waited for as
-    /// one, at a place that no transaction has.
+    /// The transactions that share a row's lock. The lock counts them and does not say which they are. They are
+    /// therefore waited for as one, at a place that no transaction has.
     pub const SHARERS: Holder = Holder { id: 0, place: u32::MAX, is_ending: false };
 
-    /// It is [`SHARERS`](Self::SHARERS).
+    /// Returns true for [`SHARERS`](Self::SHARERS).
     #[inline]
     pub fn is_shared(self) -> bool {
         self.place == Holder::SHARERS.place
     }
 }
 
-/// The open transactions that a caller would have to wait for.
+/// The open transactions for which a caller would have to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTheWay {
-    /// Nothing: it can go on.
+    /// None: the caller can continue.
     Nothing,
     /// Transactions of other threads, or workers.
     Others,
-    /// A transaction of the calling thread among them, which cannot end while the thread waits.
+    /// Among others, a transaction of the calling thread. It cannot end while the thread waits.
     Own,
 }
 
 /// The record that an operation has found, and how to find it again.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The index that maps `key` to `id`. Alive as long as the database.
+    /// The index that maps `key` to `id`. It lives as long as the database.
     pub index: *const TableIndex,
-    /// Its bytes live at least as long as the transaction.
+    /// The key. Its bytes live at least as long as the transaction.
     pub key: Key,
     /// The record.
     pub id: RecordId,
@@ -321,25 +331,26 @@ pub struct Target {
 /// A part of an index that a scan has gone through.
 #[derive(Clone, Copy, Debug)]
 pub struct Scanned<'s> {
-    /// Alive as long as the database.
+    /// The index. It lives as long as the database.
     pub index: *const TableIndex,
-    /// The end that the scan began at: the lower, or where `is_reverse` the upper.
+    /// The end at which the scan began: the lower one, or the upper one if `is_reverse`.
     pub from: Bound<&'s [u8]>,
-    /// How far it came.
+    /// How far the scan came.
     pub to: Bound<&'s [u8]>,
-    /// Downwards.
+    /// The scan went downwards.
     pub is_reverse: bool,
-    /// All that the scan has read of the index, as it was then. Empty: not known.
+    /// Marks of everything that the scan has read of the index, as it was then. Empty: not known.
     pub marks: &'s [Mark],
-    /// Rows found there, which may be read one by one.
+    /// The number of rows found there, which may be read one by one.
     pub rows: usize,
-    /// Of the records that the transaction has accessed, as [`accessed`](ConcurrencyControl::accessed) counts them, the
-    /// first so many: those of them that are in the range have been found there.
+    /// How many of the records that the transaction has accessed were accessed before, in the order in which
+    /// [`accessed`](ConcurrencyControl::accessed) counts them. Those of these first records that are in the range
+    /// have been found there.
     pub known: usize,
 }
 
 impl<'s> Scanned<'s> {
-    /// The range of the one key of `target`, under which nothing was found.
+    /// Returns the range of the single key of `target`, under which nothing was found.
     fn of_key(target: &'s Target, short: &'s mut [u8; 8]) -> Scanned<'s> {
         let key = target.key.bytes(short);
         let (from, to) = (Bound::Included(key), Bound::Included(key));
@@ -347,15 +358,14 @@ impl<'s> Scanned<'s> {
     }
 }
 
-/// What a scheme works with: its shared part, its part of this worker, and the worker's epoch and
-/// memory.
+/// What a scheme works with: its shared part, its part for this worker, and the worker's epoch and memory.
 #[derive(Debug)]
 pub struct Env<'e, C: ConcurrencyControl> {
-    /// One per database.
+    /// The scheme's shared part: one per database.
     pub shared: &'e C::Shared,
-    /// One per worker.
+    /// The scheme's part for the worker: one per worker.
     pub worker: &'e C::Worker,
-    /// The worker's epoch and memory; entered.
+    /// The worker's epoch and memory. The epoch is entered.
     pub local: &'e Local,
 }
 
@@ -366,27 +376,29 @@ impl<C: ConcurrencyControl> Clone for Env<'_, C> {
 }
 impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
 
-/// A scheme. (A trait that only this crate implements.)
+/// A scheme of concurrency control. Only this crate implements the trait.
 ///
 /// # Safety
-/// `value` returns bytes that stay valid and unchanged until the transaction ends (`abort` or `finish`), whatever else
-/// is called in between. A record of which an access has found a value is not used for another key before then (but see
-/// `KEEPS_UNTRACKED`).
+/// `value` returns bytes that stay valid and unchanged until the transaction ends (`abort` or `finish`), whatever
+/// else is called in between. A record in which an access has found a value is not used for another key before then.
+/// `KEEPS_UNTRACKED` says whether this includes untracked reads.
 pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
-    /// The scheme wants to know what its transactions read: `read_range`, and marks of scans.
+    /// True if the scheme wants to know what its transactions read: `read_range`, and marks of scans.
     const TRACKS_READS: bool;
-    /// What is said of records of which an access has found a value holds if that was an untracked read, too.
+    /// True if the promise for records in which an access has found a value also holds when the access was an
+    /// untracked read.
     const KEEPS_UNTRACKED: bool = true;
 
-    /// One per database: clocks, registries.
+    /// The shared part, one per database: clocks, registries.
     type Shared: Send + Sync;
-    /// One per worker: what it has to clean up. Moves between threads while it is left.
+    /// The part of a worker: what it has to clean up. It moves between threads while the worker has left.
     type Worker: Send;
-    /// One per slot, reused: timestamps, read and write sets. Moves between threads while idle.
+    /// The state of a transaction, one per slot and reused: timestamps, read and write sets. It moves between threads
+    /// while idle.
     type Txn: Send;
-    /// A suspended access to one record. Plain data: dropping it is how it is cancelled.
+    /// A suspended access to one record. It is plain data: dropping it cancels the access.
     type Access: Copy + Default + Send;
-    /// A suspended decision whether a transaction commits. Plain data.
+    /// A suspended decision whether a transaction commits. It is plain data.
     type Prepare: Copy + Default + Send;
 
     /// Returns true if a planted scheme makes this mistake.
@@ -397,70 +409,77 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     }
     /// Returns what the reads of a transaction show.
     fn reads(options: LabOptions) -> Reads;
-    /// The shared part of a database whose records lie in `records`. Waits are charged to `memory`.
+    /// Makes the shared part of a database whose records lie in `records`. Waits are charged to `memory`.
     fn open(records: Arc<Slab>, memory: Arc<Memory>, options: LabOptions) -> Self::Shared;
-    /// Returns true if partitions keep transactions apart. Then operations call `admit` before they look for anything.
+    /// Returns true if partitions keep transactions apart. If so, operations call `admit` before they look for
+    /// anything.
     #[inline(always)]
     fn has_partitions(shared: &Self::Shared) -> bool {
         let _ = shared;
         false
     }
-    /// What a transaction that began now would have for its snapshot's timestamp.
+    /// Returns the snapshot timestamp that a transaction would get if it began now.
     fn now(shared: &Self::Shared) -> u64;
-    /// Says which open transactions have a snapshot older than `at`. (If none has, none that begins later will.)
+    /// Says which open transactions have a snapshot older than `at`. If there is none, no transaction that begins
+    /// later has one.
     fn in_the_way(shared: &Self::Shared, at: u64) -> InTheWay;
-    /// Lets time go on. Transactions with a snapshot that is no less than what this returns have begun after the call
-    /// did, and have seen what was done before it.
+    /// Advances the clock. If a transaction's snapshot is no less than the returned time, the transaction began after
+    /// this call, and has seen what was done before it.
     fn advance(shared: &Self::Shared) -> u64;
-    /// A worker's part.
+    /// Makes a worker's part.
     fn worker(shared: &Self::Shared) -> Self::Worker;
-    /// The worker is going to run transactions; until `leave`, those that it begins are accounted for.
+    /// Says that the worker is about to run transactions. Until `leave`, the transactions that it begins are
+    /// accounted for.
     fn enter(env: Env<'_, Self>);
-    /// The worker pauses; its open transactions stay open.
+    /// Says that the worker pauses. Its open transactions stay open.
     fn leave(env: Env<'_, Self>);
     /// Called now and then between `enter` and `leave`, whatever transactions are open.
     fn refresh(env: Env<'_, Self>);
     /// Cleans up a bounded amount. Returns true if there is more to do.
     fn maintain(env: Env<'_, Self>) -> bool;
-    /// Memory is short: cleans up all that can be, of this worker and, as far as they let it, of others. Returns true if there is
-    /// more, which may become free when other transactions and workers have gone on.
+    /// Cleans up all that it can when memory is short: this worker's garbage and, where other workers allow it,
+    /// theirs. Returns true if there is more, which may become free when other transactions and workers have made
+    /// progress.
     fn relieve(env: Env<'_, Self>) -> bool;
-    /// The worker goes; what it has not cleaned up passes to others.
+    /// Ends a worker. What it has not cleaned up passes to other workers.
     fn retire(shared: &Self::Shared, worker: &mut Self::Worker);
 
-    /// Changes that the worker has still to clean up after, those that others have left included.
+    /// Returns the number of changes after which the worker still has to clean up, including those that other workers
+    /// have left.
     fn garbage(shared: &Self::Shared, worker: &Self::Worker) -> usize;
 
-    /// What transactions are opened in, one after the other.
+    /// Makes the state in which transactions are opened, one after the other.
     fn txn(shared: &Self::Shared) -> Self::Txn;
-    /// It goes; no transaction is open in it.
+    /// Ends this state. No transaction is open in it.
     fn drop_txn(shared: &Self::Shared, txn: &mut Self::Txn);
-    /// The queues of transactions that wait for rows.
+    /// Returns the queues of transactions that wait for rows.
     fn waits(shared: &Self::Shared) -> &Waits;
-    /// Where transactions meet, if the scheme keeps that.
+    /// Returns where transactions meet, if the scheme keeps account of that.
     fn contention(shared: &Self::Shared) -> ContentionStatistics {
         let _ = shared;
         ContentionStatistics::default()
     }
-    /// What `Waits` knows the transactions of this place by.
+    /// Returns the place by which `Waits` knows the transactions of `txn`.
     fn place(txn: &Self::Txn) -> u32;
-    /// The transaction, which is open or about to begin, is one that a person or another program drives, since `now_ns` of the engine's
-    /// clock, and the calling thread's. (Before its first beginning this does nothing.)
+    /// Says that a person or another program drives the transaction since `now_ns` of the engine's clock, and that
+    /// the transaction belongs to the calling thread. The transaction is open or about to begin. Before the first
+    /// transaction in `txn` begins, the call does nothing.
     fn set_interactive(shared: &Self::Shared, txn: &Self::Txn, now_ns: u64);
-    /// Since when the transaction at `place` is open, if it is interactive.
+    /// Returns since when the transaction at `place` is open, if it is interactive.
     fn interactive_since(shared: &Self::Shared, place: u32) -> Option<u64>;
-    /// The transaction at `place`, if it is still the one that was a row's holder, will tell `Waits` when it ends. A
-    /// caller that is going to wait calls this, then looks at the row once more: the holder may have ended before.
+    /// Asks the transaction at `place` to tell `Waits` when it ends, if it is still the transaction that was a row's
+    /// holder. A caller that is going to wait calls this, then looks at the row once more, because the holder may
+    /// have ended before the call.
     fn await_end(shared: &Self::Shared, place: u32);
-    /// The open transaction that has written or locked the record last, unless it is this one; `Holder::SHARERS` if others share
-    /// its lock.
+    /// Returns the open transaction that wrote or locked the record last, unless it is this one. Returns
+    /// `Holder::SHARERS` if other transactions share the record's lock.
     ///
     /// # Safety
     /// As `access`.
     unsafe fn holder(shared: &Self::Shared, txn: &Self::Txn, record: *const Record) -> Option<Holder>;
     /// Returns true while the transaction that `holder` names is open. `holder` is not `Holder::SHARERS`.
     fn is_open(shared: &Self::Shared, holder: Holder) -> bool;
-    /// The transaction has written or locked the record.
+    /// Returns true if the transaction has written or locked the record.
     ///
     /// # Safety
     /// As `access`.
@@ -468,66 +487,73 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// Returns true if the transaction has a share of the record's lock.
     ///
     /// # Safety
-    /// The record is one that `access` may be called with.
+    /// `access` may be called with the record.
     unsafe fn shares(txn: &Self::Txn, record: *const Record) -> bool {
         let _ = (txn, record);
         false
     }
 
-    /// Opens a transaction; `None`: suspended. (Only the first one may fail: what it takes is kept until `drop_txn`.)
+    /// Opens a transaction; `None`: suspended. Only the first transaction in `txn` may fail, because what it takes is
+    /// kept until `drop_txn`.
     fn begin<S: Suspend>(
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         declared: Declared,
         s: &mut S,
     ) -> Option<Result<(), NotBegun>>;
-    /// The open transaction will not write. If it has done nothing yet, it may be moved to a later snapshot.
+    /// Says that the open transaction will not write. If it has done nothing yet, it may be moved to a later
+    /// snapshot.
     fn declare_read_only(env: Env<'_, Self>, txn: &mut Self::Txn);
-    /// Whether the open transaction reads rows as of a snapshot, and nothing depends on which it reads.
+    /// Returns true if the open transaction reads rows as of a snapshot and nothing depends on which rows it reads.
     fn reads_freely(txn: &Self::Txn) -> bool {
         let _ = txn;
         false
     }
-    /// The open transaction reads a range by copies of its rows that are as of its snapshot. Returns false if it must not, as it does not
-    /// read as of a snapshot alone. Otherwise it depends on the range from now on as if it had gone through it.
+    /// Lets the open transaction read a range by copies of its rows as of its snapshot. Returns false if it must not,
+    /// because it does not read as of a snapshot alone. If the result is true, the transaction depends on the range
+    /// from now on as if it had gone through it.
     fn read_copies(txn: &mut Self::Txn, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) -> bool {
         let _ = (txn, scanned, copies);
         false
     }
-    /// Identifies what the open transaction sees: later transactions have no lesser ones.
+    /// Identifies what the open transaction sees. Later transactions have no lesser timestamp.
     fn snapshot_timestamp(txn: &Self::Txn) -> u64;
-    /// No value that the transaction, which has changed nothing, has seen or found gone was committed later than this;
-    /// also if it has ended since.
+    /// Returns a time: no value that the transaction has seen or found gone was committed later. The transaction has
+    /// changed nothing, and may have ended since.
     fn newest_seen(shared: &Self::Shared, txn: &Self::Txn) -> u64;
-    /// From now on the open transaction, which is about to commit, sees and changes rows as they are, whatever its snapshot: it
-    /// commits only if what it has read before is the newest at its commit.
+    /// Lets the open transaction, which is about to commit, see and change rows as they are now, whatever its
+    /// snapshot. It commits only if what it has read before is the newest at its commit.
     fn see_newest(txn: &mut Self::Txn) {
-        let _ = txn; // (where there are no snapshots it does so all the time)
+        let _ = txn; // a scheme without snapshots always does this
     }
 
-    /// Changes made so far.
+    /// Returns the number of changes made so far.
     fn savepoint(txn: &Self::Txn) -> usize;
-    /// Undoes all changes made since `savepoint` returned `at`, the last one first. The transaction goes on, and depends on what these
-    /// changes have told it of what was there before. With `keeps`, values of theirs that it has read stay until
-    /// `forget_undone`; else none of them has been lent. If there is no memory to note that, some are undone and some are not: the
-    /// transaction can only abort then.
+    /// Undoes all changes made since `savepoint` returned `at`, the last one first. The transaction continues, and
+    /// depends on what these changes have told it about the earlier state.
+    ///
+    /// With `keeps`, values of these changes that the transaction has read stay until `forget_undone`. Without it,
+    /// none of them has been lent. If there is no memory to note the values, some changes are undone and some are
+    /// not, and the transaction can only abort.
     fn rollback_to(
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         at: usize,
         keeps: bool,
     ) -> Result<(), OutOfMemory>;
-    /// Gives back what `rollback_to` has kept. To be called before the next transaction begins in `txn`, and nothing is lent any more.
+    /// Gives back what `rollback_to` has kept. Must be called before the next transaction begins in `txn`, when
+    /// nothing is lent any more.
     fn forget_undone(env: Env<'_, Self>, txn: &mut Self::Txn);
 
-    /// The open transaction is going to need these partitions, a bit each. To be followed by `admit`, which takes them.
+    /// Declares that the open transaction will need these partitions, one bit each. A call of `admit` must follow,
+    /// which takes them.
     fn declare_partitions(shared: &Self::Shared, txn: &mut Self::Txn, partitions: u64) {
         let _ = (shared, txn, partitions);
     }
 
-    /// Whether the transaction may look for what is in these partitions, a bit each (0: in any one). Asked at each step of an operation
-    /// before its first look into an index, and again before a change; not for untracked reads. With `waits`, others are
-    /// waited for: a step.
+    /// Decides whether the transaction may look for what is in these partitions, one bit each (0: in any). Each step
+    /// of an operation asks before its first look into an index, and again before a change. Untracked reads do not
+    /// ask. With `waits`, the call waits for other transactions: it is a step.
     #[inline(always)]
     fn admit<S: Suspend>(
         env: Env<'_, Self>,
@@ -540,22 +566,24 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         Admission::Granted
     }
 
-    /// Why the transaction was not admitted. It stays so until it ends: nothing that it finds from now on counts.
+    /// Returns why the transaction was not admitted. The answer stays until the transaction ends: nothing that it
+    /// finds from now on counts.
     #[inline(always)]
     fn refused(txn: &Self::Txn) -> Option<Refused> {
         let _ = txn;
         None
     }
 
-    /// The transaction does not wait for admission any longer. The queue in `waits` in which it can wait for it asleep, and the
-    /// transaction that is in the way: `holder` says whether it is so still.
+    /// Says that the transaction no longer waits for admission. Returns the queue in `waits` in which it can wait
+    /// asleep for admission, and the transaction in the way. `holder` says whether that transaction is still in the
+    /// way.
     fn awaited(shared: &Self::Shared, txn: &mut Self::Txn) -> Option<(RecordId, Holder)> {
         let _ = (shared, txn);
         None
     }
 
-    /// Decides how the transaction waits for this record, which another one has locked. (A scheme that lets transactions wait in accesses keeps
-    /// circles from closing by way of both.)
+    /// Decides how the transaction waits for this record, which another transaction has locked. A scheme that lets
+    /// transactions wait in accesses prevents cycles that consist of both kinds of wait.
     ///
     /// # Safety
     /// As `access`.
@@ -568,12 +596,12 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         Ok(Waiting::Asleep)
     }
 
-    /// Steps an access; returns true if it has ended, and `value` or `write` tells what came of it. The record's line is in the
-    /// cache.
+    /// Steps an access. Returns true if the access has ended; `value` or `write` then gives its result. The record's
+    /// line is in the cache.
     ///
     /// # Safety
-    /// `record` is one that the index named in this operation, the transaction open, the thread inside an epoch
-    /// entered before.
+    /// The index named `record` in this operation, the transaction is open, and the thread is inside an epoch that it
+    /// entered before the index was read.
     unsafe fn access<S: Suspend>(
         access: &mut Self::Access,
         record: *const Record,
@@ -582,59 +610,63 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
         txn: &mut Self::Txn,
         s: &mut S,
     ) -> bool;
-    /// The value that an access has found. May be called after the access's epoch.
+    /// Returns the value that an access has found. May be called after the access's epoch.
     ///
     /// # Safety
-    /// As `access`, which has returned true for this one; but the epoch may have passed.
+    /// As `access`, which has returned true for this access. The epoch may have passed.
     unsafe fn value(
         access: &Self::Access,
         record: *const Record,
         intent: Intent,
         txn: &mut Self::Txn,
     ) -> Result<Option<*const [u8]>, Refused>;
-    /// The transaction knows now which keys with values there are in this range (of one key, where an
-    /// operation found none). Returns false if the reads of its records need not be tracked one by one.
-    /// (Where there is no memory to note that, as to note a read, the commit fails if it needs to know.)
+    /// Notes that the transaction now knows which keys with values are in this range. If an operation found no value,
+    /// the range is a single key. Returns false if the reads of the range's records need not be tracked one by one.
+    /// If there is no memory to note the range, or a read, the commit fails if it needs to know.
     fn read_range(txn: &mut Self::Txn, scanned: &Scanned<'_>) -> bool;
-    /// This record has been found in the range that `read_range` was told of last, whether or not it is one of its
-    /// `known`.
+    /// Notes that this record was found in the range of the last call of `read_range`, whether or not it is one of
+    /// the range's `known` records.
     fn read_in_range(txn: &mut Self::Txn, record: *const Record) {
         let _ = (txn, record);
     }
-    /// A walk that the transaction begins may skip keys that are dead as of this time and later; 0: none. Called by each batch of a scan.
+    /// Returns a time: a walk that the transaction begins may skip keys that are dead as of this time and later; 0:
+    /// none. Called by each batch of a scan.
     #[inline(always)]
     fn skips_dead_as_of(txn: &Self::Txn) -> u64 {
         let _ = txn;
         0
     }
-    /// A scan has come to its third batch, and may have met many dead keys at this end of the index. Called inside an epoch.
+    /// Notes that a scan has come to its third batch, and may have met many dead keys at this end of the index.
+    /// Called inside an epoch.
     fn note_dead_end(env: Env<'_, Self>, index: &TableIndex, is_reverse: bool) {
         let _ = (env, index, is_reverse);
     }
-    /// Returns true if `read_in_range` has to be called for every record of the range that `read_range` was told of last in which
-    /// a value was found, or which the transaction has written, whether or not other operations have come between.
+    /// Returns true if `read_in_range` must be called for the records of the range of the last call of `read_range`:
+    /// for every record in which a value was found, and every record that the transaction has written, whether or not
+    /// other operations have come between.
     #[inline(always)]
     fn lists_records(txn: &Self::Txn) -> bool {
         let _ = txn;
         false
     }
-    /// How many records the transaction has accessed, if what it knows of a range depends on that.
+    /// Returns how many records the transaction has accessed, if what it knows of a range depends on that.
     #[inline(always)]
     fn accessed(txn: &Self::Txn) -> usize {
         let _ = txn;
         0
     }
-    /// The transaction knows now that there is no value under the key of `target`; `record`: what the index named, or null.
+    /// Notes that the transaction knows there is no value under the key of `target`. `record` is what the index
+    /// named, or null.
     #[cold]
     fn read_absent(txn: &mut Self::Txn, record: *const Record, target: &Target) {
         let _ = record;
         Self::read_range(txn, &Scanned::of_key(target, &mut [0; 8]));
     }
-    /// Changes an indexed record to which an access for writing has ended, or locks it. Never waits.
+    /// Changes or locks an indexed record for which an access for writing has ended. Never waits.
     ///
     /// # Safety
-    /// As `access`, with `record` that of `target.id`; or it is one of which an access of this transaction has found a
-    /// value before.
+    /// As `access`, and `record` is the record of `target.id`. Alternatively, an access of this transaction has found
+    /// a value in `record` before.
     unsafe fn write(
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
@@ -645,83 +677,86 @@ pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
     /// Makes a new record's first, uncommitted value in memory that no index names yet.
     ///
     /// # Safety
-    /// The record's memory is the caller's alone.
+    /// The caller has the record's memory to itself.
     unsafe fn create(
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         record: *mut Record,
         value: &[u8],
     ) -> Result<(), OutOfMemory>;
-    /// The index names the record made by `create` now. After an `Abort` it is the transaction's all the same, and goes with it.
+    /// Says that the index now names the record made by `create`. The record belongs to the transaction even after an
+    /// `Abort`, and goes with it.
     ///
     /// # Safety
-    /// `record` is what `create` was called with in this transaction, and nothing else was done with it.
+    /// `create` was called with `record` in this transaction, and nothing else was done with it.
     unsafe fn created(txn: &mut Self::Txn, record: *const Record, target: &Target) -> Result<(), Abort>;
-    /// The index does not name it, after all or any more. The scheme gives the memory of the record of `target` back.
+    /// Says that the index does not name the record of `target`: it never did, or no longer does. The scheme gives
+    /// the record's memory back.
     ///
     /// # Safety
-    /// `record` is what `create` was called with, and nothing else was done with it; or that of a restored record
-    /// which no transaction has met.
+    /// `create` was called with `record`, and nothing else was done with it; or it is a restored record that no
+    /// transaction has met.
     unsafe fn discard(env: Env<'_, Self>, record: *const Record, target: &Target);
 
-    /// Makes a record's value as of a commit at `at`, at most `RESTORED_AT_MAX`, in memory that no index names
-    /// yet. It is there for every transaction once [`resume`](Self::resume) has been called with that or later.
+    /// Makes a record's value as of a commit at `at`, at most `RESTORED_AT_MAX`, in memory that no index names yet.
+    /// Every transaction sees the value once [`resume`](Self::resume) has been called with `at` or a later time.
     ///
     /// # Safety
-    /// The record's memory is the caller's alone.
+    /// The caller has the record's memory to itself.
     unsafe fn restore(
         env: Env<'_, Self>,
         record: *mut Record,
         value: &[u8],
         at: u64,
     ) -> Result<(), OutOfMemory>;
-    /// Puts a value as of a commit at `at` in the place of a restored record's value, which is gone at once. Of
-    /// two calls at the same time one wins.
+    /// Replaces a restored record's value with a value as of a commit at `at`. The old value is gone at once. If two
+    /// calls run at the same time, one wins.
     ///
     /// # Safety
-    /// The record was made by `restore` and is still in the index; nobody reads its value until
-    /// this is done, and the thread is inside an epoch.
+    /// The record was made by `restore` and is still in the index. No thread reads its value until the call returns,
+    /// and the calling thread is inside an epoch.
     unsafe fn restore_over(
         env: Env<'_, Self>,
         record: *const Record,
         value: &[u8],
         at: u64,
     ) -> Result<(), OutOfMemory>;
-    /// From now on transactions begin and commit after `at`, which is at most `RESTORED_AT_MAX`.
+    /// Makes all transactions from now on begin and commit after `at`, which is at most `RESTORED_AT_MAX`.
     fn resume(shared: &Self::Shared, at: u64);
 
-    /// Decides whether the transaction commits, and as of when; `None`: suspended. After an `Abort` the transaction is
-    /// still open. The time is the transaction's place in the order of all, if it has written.
+    /// Decides whether the transaction commits, and as of when; `None`: suspended. After an `Abort` the transaction
+    /// is still open. If the transaction has written, the time is its place in the order of all transactions.
     ///
-    /// What it has changed is appended to the log between this and `finish`, before others can see it. So a transaction
-    /// that depends on it comes later in the log.
+    /// The transaction's changes are appended to the log between `prepare` and `finish`, before other transactions
+    /// can see them. A transaction that depends on it therefore comes later in the log.
     fn prepare<S: Suspend>(
         prepare: &mut Self::Prepare,
         env: Env<'_, Self>,
         txn: &mut Self::Txn,
         s: &mut S,
     ) -> Option<Result<u64, Abort>>;
-    /// The row of another open transaction that this one has met in its last call of `prepare`, if that was refused or is suspended for
-    /// it. The key's bytes are valid until the transaction does anything else.
+    /// Returns the row of another open transaction that this transaction met in its last call of `prepare`, if that
+    /// call was refused or is suspended because of it. The key's bytes are valid until the transaction does anything
+    /// else.
     fn obstacle(txn: &Self::Txn) -> Option<Target> {
         let _ = txn;
         None
     }
-    /// A prepared transaction does not finish now, as the log has no room for what it has changed. Returns true if the
-    /// scheme has taken the decision back, for it would hold latches meanwhile: then `prepare` has to be called again.
-    /// Otherwise the transaction stays prepared.
+    /// Says that a prepared transaction does not finish now, because the log has no room for its changes. Returns
+    /// true if the scheme has taken the decision back because it would otherwise hold latches; `prepare` must then be
+    /// called again. If the result is false, the transaction stays prepared.
     fn unprepare(env: Env<'_, Self>, txn: &mut Self::Txn, prepare: &mut Self::Prepare) -> bool {
         let _ = (env, txn, prepare);
         false
     }
-    /// The transaction has changed something.
+    /// Returns true if the transaction has changed something.
     fn has_changes(txn: &Self::Txn) -> bool;
-    /// What a prepared transaction changes, each row once.
+    /// Tells what a prepared transaction changes, each row once.
     ///
     /// # Safety
-    /// The transaction is prepared, the thread inside an epoch.
+    /// The transaction is prepared, and the thread is inside an epoch.
     unsafe fn changes(txn: &Self::Txn, note: impl FnMut(Changed<'_>));
-    /// Makes the changes of a transaction that is prepared visible, and ends it.
+    /// Makes the changes of a prepared transaction visible, and ends it.
     fn finish(env: Env<'_, Self>, txn: &mut Self::Txn, at: u64);
     /// Undoes an open transaction, which may be prepared or about to begin, and ends it.
     fn abort(env: Env<'_, Self>, txn: &mut Self::Txn);

@@ -1,5 +1,4 @@
-//! What tools need of a database: its tables without their types, copies of its files, and salvage of a damaged
-//! database.
+//! Database tools: tables without their types, copies of a database's files, and salvage of a damaged database.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;

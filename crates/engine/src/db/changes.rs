@@ -1,4 +1,4 @@
-//! Following what a database commits.
+//! The feed of a database's commits.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
@@ -10,14 +10,19 @@ use crate::wal::ChangePosition;
 use std::sync::Arc;
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Reads what has been committed since a position, and what will be: see [`Changes`]. As long as the reader is there, what it has
-    /// not read is kept of the log, up to [`Options::log_held_bytes`](crate::Options::log_held_bytes).
+    /// Returns a reader of all changes committed since a position, and of those to come: see [`Changes`]. While the
+    /// reader exists, the log keeps what it has not read, up to
+    /// [`Options::log_held_bytes`](crate::Options::log_held_bytes). Without a reader the log is kept from the last
+    /// checkpoint but one on.
     ///
-    /// [`Error::ChangesRemoved`] if the log does not go back to the position any more. Without a reader it is kept from the last checkpoint but
-    /// one on. [`Error::NoSuchPosition`] if it is not one of this database's log; [`Error::NoLog`] if there is none. The reader of a
-    /// database that was opened to be read comes to an end.
+    /// In a database that was opened to be read, the reader comes to an end.
     ///
-    /// A copy of the present rows that is kept up to date begins like this:
+    /// # Errors
+    /// - [`Error::ChangesRemoved`] if the log no longer goes back to the position.
+    /// - [`Error::NoSuchPosition`] if it is not a position of this database's log.
+    /// - [`Error::NoLog`] if there is no log.
+    ///
+    /// To begin a copy of the present rows and keep it up to date:
     ///
     /// ```
     /// use braiddb::changes::ChangeKind;
@@ -65,10 +70,11 @@ impl<C: ConcurrencyControl> Database<C> {
         feed::open(self.source()?, from, Tables::new(tables))
     }
 
-    /// Where the log ends now: all that has committed before this call lies before, and is durable when it returns. A transaction that begins
-    /// later sees all of it. Waits for the log as a commit does.
+    /// Returns the end of the log. Everything that committed before this call lies before that position, and is
+    /// durable when the call returns. A transaction that begins later sees all of it. The call waits for the log as a
+    /// commit does.
     ///
-    /// In a database that was opened to be read it is where the log ended that is known to be durable.
+    /// In a database that was opened to be read, returns the end of the log that is known to be durable.
     pub fn change_position(&self) -> Result<ChangePosition> {
         let source = self.source()?;
         let lsn = match &source.log {
@@ -82,8 +88,8 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(ChangePosition { database, generation, lsn, chain: None })
     }
 
-    /// The first position from which changes can be read now. What the database was before, the changes from there on do not tell, unless
-    /// [`lsn`](ChangePosition::lsn) is 0 and it has always had a log.
+    /// Returns the first position from which changes can be read now. The changes from there on do not tell what the
+    /// database held before, unless [`lsn`](ChangePosition::lsn) is 0 and the database has always had a log.
     pub fn oldest_change_position(&self) -> Result<ChangePosition> {
         let source = self.source()?;
         let lsn = feed::oldest_lsn(&source)?;
@@ -98,7 +104,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let LogFiles { database, generation, durable: known, end } = durable.log_files();
         let log = match engine.log.get() {
             Some(log) => {
-                let (is_stepped, id) = (log.is_stepped, engine.id); // stepped by the caller, nobody can wait for it
+                let (is_stepped, id) = (log.is_stepped, engine.id); // stepped by the caller: no thread can wait for it
                 let would_deadlock = Box::new(move || is_stepped || Inside::is_here(id));
                 feed::Log::Live { writer: log.writer.clone(), would_deadlock }
             }

@@ -1,4 +1,4 @@
-//! Closing a database: its workers end, then its files are closed.
+//! Closing a database: first its workers end, then its files are closed.
 
 use super::{Database, Owner};
 use crate::cc::ConcurrencyControl;
@@ -10,20 +10,26 @@ use std::sync::Arc;
 use std::thread;
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Closes the database for all its handles, and says whether all went well: what has been submitted and not begun is answered
-    /// [`Error::Closed`], what is open on the database's workers is rolled back and answered [`Error::Cancelled`], and the call waits for
-    /// both. Without a log ([`Durability::None`](crate::Durability::None)) a checkpoint is made then; with one, if
-    /// that takes less time than it spares the next opening ([`checkpoint_log_bytes`](crate::Options::checkpoint_log_bytes)). When this
-    /// returns, the directory can be opened again.
+    /// Closes the database for all its handles, and returns whether all went well.
     ///
-    /// From then on whatever begins something is [`Error::Closed`]: to submit, to begin, to make a table, a checkpoint or a backup; and
-    /// [`Sweeper`](crate::Sweeper)s end.
-    /// [`Worker`](crate::worker::Worker)s of other threads, and transactions that are still open, can go on to read; what they have written
-    /// is refused when they commit: [`Error::Closed`].
+    /// 1. Transactions that were submitted and have not begun are answered with [`Error::Closed`].
+    /// 2. Transactions that are open on the database's workers are rolled back and answered with
+    ///    [`Error::Cancelled`]. The call waits for both.
+    /// 3. A checkpoint is made if there is no log ([`Durability::None`](crate::Durability::None)). With a log, one is
+    ///    made only if that takes less time than it saves at the next opening
+    ///    ([`checkpoint_log_bytes`](crate::Options::checkpoint_log_bytes)).
+    /// 4. When the call returns, the directory can be opened again.
     ///
-    /// It can be called by several threads and again: all get the same answer. After two errors the call tries again, and the directory
-    /// stays locked: the checkpoint could not be made, or the disk does not answer. [`Error::WouldDeadlock`], and nothing happens, inside a
-    /// transaction that a worker of the database runs, and in a listener to its events.
+    /// From then on, every call that begins something returns [`Error::Closed`]: to submit, to begin, or to make a
+    /// table, a checkpoint or a backup. [`Sweeper`](crate::Sweeper)s end. [`Worker`](crate::worker::Worker)s of other
+    /// threads, and transactions that are still open, can continue to read. If they have written, their commit
+    /// returns [`Error::Closed`].
+    ///
+    /// Several threads may call this, and call it again. All get the same answer. If the checkpoint could not be
+    /// made, or the disk does not answer, the directory stays locked and a further call tries again.
+    ///
+    /// Returns [`Error::WouldDeadlock`], and does nothing, inside a transaction that a worker of the database runs
+    /// and in a listener to its events.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -52,8 +58,9 @@ impl<C: ConcurrencyControl> Database<C> {
         owner.close(true)
     }
 
-    /// As [`shutdown`](Self::shutdown), where this is the only handle; else [`Error::InUse`], and nothing happens. Dropping the last handle
-    /// closes the database as well, silently and without a checkpoint.
+    /// Closes the database like [`shutdown`](Self::shutdown), if this is the only handle. Otherwise returns
+    /// [`Error::InUse`] and does nothing. Dropping the last handle also closes the database, silently and without a
+    /// checkpoint.
     pub fn close(self) -> Result<()> {
         let sole = Arc::try_unwrap(self.0).map_err(|_| Error::InUse)?;
         Database(Arc::new(sole)).shutdown()
@@ -61,7 +68,7 @@ impl<C: ConcurrencyControl> Database<C> {
 }
 
 impl<C: ConcurrencyControl> Owner<C> {
-    /// Closes the database, once. `saves`: without a log a checkpoint is made first.
+    /// Closes the database, once. `saves`: makes a checkpoint first if there is no log.
     fn close(&self, saves: bool) -> Result<()> {
         let mut outcome = lock(&self.outcome);
         if let Some(outcome) = &*outcome {
@@ -87,7 +94,7 @@ impl<C: ConcurrencyControl> Owner<C> {
             publication.end();
         }
         for t in lock(&self.threads).drain(..) {
-            // The last handle may go inside a transaction, on a worker: that one ends by itself.
+            // The last handle may be dropped inside a transaction, on a worker. That worker ends by itself.
             if t.thread().id() != thread::current().id() {
                 let _ = t.join(); // a worker that panicked has answered its transactions
             }
@@ -111,7 +118,7 @@ impl<C: ConcurrencyControl> Owner<C> {
 
 impl<C: ConcurrencyControl> Drop for Owner<C> {
     fn drop(&mut self) {
-        // (If it is closed, or could not be, nothing is waited for again.)
+        // If the database is closed, or could not be, there is nothing to wait for.
         if self.engine.check_open().is_ok() {
             let _ = self.close(false); // a caller that wants to know calls `shutdown`
         }

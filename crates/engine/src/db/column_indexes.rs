@@ -1,4 +1,4 @@
-//! Secondary indexes by columns, which the database keeps: declaring them, building them when it is opened, dropping them.
+//! Secondary indexes by columns, which the database keeps: declared, built when the database is opened, and dropped.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
@@ -13,23 +13,26 @@ use crate::txn::drop_index;
 use std::sync::Arc;
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// An index of a table by columns of its rows, which the database keeps: it is declared once, and there whenever the database is
-    /// open, for every program that opens it. Columns are fields of the table's values, by name if these have `#[derive(Value)]`, and
-    /// by number (`"0"`) if they are tuples. The key of a row in the index is the one column, or the tuple of them, in the order in which they are
-    /// given. Several rows may have the same key.
+    /// Declares an index of a table by columns of its rows, which the database keeps. It is declared once. From then
+    /// on it exists whenever any program has the database open. Columns are fields of the table's values: by name if
+    /// the values have `#[derive(Value)]`, by number (`"0"`) if they are tuples. The key of a row in the index is the
+    /// single column, or the tuple of the columns in the given order. Several rows may have the same key.
     ///
-    /// Whatever writes rows maintains the index in the same transaction, also programs and tools that know nothing of it, and those that
-    /// write rows as bytes ([`RawTable`](crate::tools::RawTable)). Its entries are built from the rows each time that the database is opened to
-    /// be written; if it is opened to be read, when the index is asked for. All rows are in it: `None` is a key like others.
+    /// Every write of a row maintains the index in the same transaction. This includes programs and tools that do not
+    /// know the index, and writes of rows as bytes ([`RawTable`](crate::tools::RawTable)). The entries are built from
+    /// the rows each time the database is opened to be written. If it is opened to be read, they are built when the
+    /// index is requested. All rows are in the index: `None` is a key like others.
     ///
-    /// Declared again by the same columns, it is the index that there is; by others it is [`Error::IndexMismatch`]. What cannot be is
-    /// [`Error::IndexedColumns`]: a column that is not there, or of a type of which there are no keys, or keys that are not of type `I`.
-    /// Otherwise this is as [`index`](Self::index): transactions that are open have to end first.
+    /// A second declaration with the same columns returns the existing index. A declaration with other columns
+    /// returns [`Error::IndexMismatch`]. It returns [`Error::IndexedColumns`] if a column does not exist, if there
+    /// are no keys of its type, or if the keys are not of type `I`. In all else this call is like
+    /// [`index`](Self::index): open transactions have to end first.
     ///
-    /// Of values that have versions, each that rows may have must have the columns, with the same types: a table with this index is not
-    /// opened with a version in which one is missing or of another type ([`Error::IndexedColumns`]). [Drop](Self::drop_index) the index
-    /// first, [migrate](Self::migrate) the table, and declare the index anew. A row of an earlier version has the key that its bytes say,
-    /// whatever an upgrade would make of them.
+    /// If values have versions, each version that rows may have must have the columns, with the same types. A table
+    /// with this index cannot be opened with a version that lacks a column or has it with another type
+    /// ([`Error::IndexedColumns`]). [Drop](Self::drop_index) the index first, [migrate](Self::migrate) the table, and
+    /// declare the index again. A row of an earlier version has the key that its stored bytes give, whatever an
+    /// upgrade would make of them.
     ///
     /// ```
     /// # #[cfg(feature = "derive")] {
@@ -59,8 +62,8 @@ impl<C: ConcurrencyControl> Database<C> {
         self.typed_index(table, &IndexInfo::new(name, columns, false))
     }
 
-    /// As [`index_on`](Self::index_on), but no two rows may have the same key, by whichever program they are written: see
-    /// [`unique_index`](Self::unique_index).
+    /// Declares an index like [`index_on`](Self::index_on) in which no two rows may have the same key, whichever
+    /// program writes them: see [`unique_index`](Self::unique_index).
     pub fn unique_index_on<I: Key, K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -80,7 +83,7 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(Index::new(index, id))
     }
 
-    /// The index of a table that is asked for, built and kept. `key_type`: what its keys have to be.
+    /// Returns the requested index of a table, built and kept. `key_type`: the required type of its keys.
     pub(super) fn keep_index<'t>(
         &self,
         table: &'t TableInner,
@@ -145,7 +148,8 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(index)
     }
 
-    /// Builds all indexes that the database keeps, before the first write. (In a database that is opened to be read, an index is built when it is asked for.)
+    /// Builds all indexes that the database keeps, before the first write. In a database opened to be read, an index
+    /// is built when it is requested.
     pub(super) fn build_kept_indexes(&self) -> Result<()> {
         debug_assert!(!self.engine().is_read_only());
         for table in self.engine().all_tables() {
@@ -157,11 +161,12 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(())
     }
 
-    /// Ends an index by columns, for good. Handles of it are answered [`Error::TableDropped`] from now on, and its name is free.
-    /// [`Error::NoTable`] or [`Error::NoIndex`] if there is none.
+    /// Deletes an index by columns for good. From now on its handles return [`Error::TableDropped`], and its name is
+    /// free. Returns [`Error::NoTable`] or [`Error::NoIndex`] if there is none.
     ///
-    /// Its entries are deleted by the calling thread, when transactions have ended that are open, which is waited for up to a minute;
-    /// where the calling thread has one open itself, or runs this in a closure as a worker, it is [`Error::WouldDeadlock`] at once.
+    /// The calling thread waits up to a minute for open transactions to end, then deletes the entries. Returns
+    /// [`Error::WouldDeadlock`] at once if the calling thread has a transaction open itself, or runs this in a
+    /// closure as a worker.
     pub fn drop_index(&self, table: &str, index: &str) -> Result<()> {
         let engine = self.engine();
         let found = engine.table_named(table);

@@ -1,9 +1,10 @@
-//! Rows that expire: an index by the moment of expiry, and the transactions that delete what has expired.
+//! Rows that expire: an index by the moment of expiry, and the transactions that delete expired rows.
 //!
-//! A sweep goes through the entries of the index, the oldest first, some in a transaction, up to the present moment. In the
-//! transaction each row is read again, by its key, and deleted if it has expired by what it is now; entries are read without being tracked, since
-//! nothing rests on them. So a row of which the expiry is moved meanwhile stays, and writers of other rows do not meet the sweep. A
-//! transaction that conflicts is not retried: its rows are tried one by one, and those that others have are passed over.
+//! A sweep reads the entries of the index, oldest first, up to the present moment, a few in each transaction. The
+//! transaction reads each row again by its key, and deletes it if its present value has expired. It reads the entries
+//! untracked, because nothing rests on them. Therefore a row whose expiry is moved meanwhile stays, and the sweep
+//! does not conflict with writers of other rows. A transaction that conflicts is not retried. Its rows are tried one
+//! by one, and rows that other transactions use are skipped.
 
 use super::Database;
 use crate::cc::{ConcurrencyControl, Serializable};
@@ -19,26 +20,27 @@ use std::ops::AsyncFn;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Rows that are deleted by one transaction at most: others wait for them, or conflict, as long as it is open.
+/// The most rows that one transaction deletes. While it is open, other transactions wait for these rows or conflict.
 const ROWS: usize = 64;
 
-/// Bytes in front of a row's key in the key of its entry: the moment.
+/// The bytes of the moment, which precedes a row's key in the key of its entry.
 const MOMENT_BYTES: usize = size_of::<u64>();
 
-/// When a row expires, in nanoseconds since 1970 (UTC).
+/// Returns when a row expires, in nanoseconds since 1970 (UTC).
 type ExpiresNs<K, V> = dyn for<'v> Fn(&K, <V as Value>::View<'v>) -> Option<u64> + Send + Sync;
 
-/// A function that does nothing with the rows that are deleted.
+/// The type of a function that does nothing with the deleted rows.
 pub(super) type Alone<K, V, C> =
     for<'t, 'k> fn(&'t Txn<C>, &'k K, <V as Value>::View<'t>) -> Ready<Result<()>>;
 
-/// Which rows of a table expire, and when; made by [`Database::expiry`]. Clones are handles to the same.
+/// Which rows of a table expire, and when. Made by [`Database::expiry`]. Clones are handles to the same expiry.
 ///
-/// Rows that have expired are deleted by [`sweep`](Self::sweep), on the calling thread, or by the thread that
-/// [`sweep_every`](Self::sweep_every) starts; without either they stay. Until then they are rows like others: reads return them, and
-/// they can be written. A reader to whom that matters compares the row's moment with the present one.
+/// Expired rows are deleted by [`sweep`](Self::sweep), on the calling thread, or by the thread that
+/// [`sweep_every`](Self::sweep_every) starts. Without either they stay. Until they are deleted they are ordinary
+/// rows: reads return them, and they can be written. If that matters to a reader, it compares the row's moment with
+/// the present one.
 pub struct Expiry<K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
-    /// Weak, as a database that is closed gives its memory back.
+    /// Weak, so that a closed database can free its memory.
     pub(super) engine: Weak<Engine<C>>,
     table: Table<K, V>,
     index: Index<u64, K, V>,
@@ -59,20 +61,24 @@ impl<K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for Expiry<K, V, C>
 }
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Declares when the rows of a table expire: at the moment that `expires_at` makes of key and value, or never if that is
-    /// `None`. (Moments of `jiff` and `chrono` become one by `into`.) A moment before 1970 counts as 1970, one after the year 2554 as
-    /// never.
+    /// Declares when the rows of a table expire. `expires_at` returns the moment for a key and value, or `None` for
+    /// never. (Moments of `jiff` and `chrono` are converted by `into`.) A moment before 1970 counts as 1970, a moment
+    /// after the year 2554 as never.
     ///
-    /// `name` is that of a secondary index by this moment, and all that is said of those holds: see [`Database::index`]. So it is
-    /// declared each time that the database is opened, also for the rows that are there; `expires_at` looks at the row alone, not at
-    /// the clock; and no transaction of the calling thread may be open. Errors are those of `index`, and
-    /// [`Error::ReadOnly`] for a database that was opened to be read.
+    /// `name` names a secondary index by this moment, and the rules of [`Database::index`] apply:
     ///
-    /// Declared again by the same function, it is the expiry that there is. Another function is [`Error::IndexMismatch`], as far as it can
-    /// be told: by its type. Each closure in the program's text has a type of its own; what it has captured, and which of several functions a
-    /// function pointer points to, does not show, and must make no difference.
+    /// - Declare the expiry each time that the database is opened. It covers existing rows.
+    /// - `expires_at` looks only at the row, not at the clock.
+    /// - The calling thread must have no transaction open.
     ///
-    /// Nothing is deleted by this: see [`Expiry::sweep`], [`Expiry::sweep_with`] and [`Expiry::sweep_every`].
+    /// A second declaration with the same function returns the existing expiry. Functions are compared by type, and
+    /// another function is [`Error::IndexMismatch`]. Each closure in the program's text has a type of its own. The
+    /// comparison does not see what a closure has captured, or which function a function pointer points to, so these
+    /// must make no difference.
+    ///
+    /// This call deletes nothing: see [`Expiry::sweep`], [`Expiry::sweep_with`] and [`Expiry::sweep_every`].
+    ///
+    /// Its errors are those of `index`, and [`Error::ReadOnly`] for a database that was opened to be read.
     ///
     /// ```
     /// use braiddb::{Database, Options, Table};
@@ -112,7 +118,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 }
 
-/// Nanoseconds since 1970. `None`: there are too many.
+/// Returns nanoseconds since 1970. `None` if there are too many.
 fn unix_ns(moment: SystemTime) -> Option<u64> {
     match moment.duration_since(UNIX_EPOCH) {
         Ok(since) => u64::try_from(since.as_nanos()).ok(),
@@ -120,44 +126,53 @@ fn unix_ns(moment: SystemTime) -> Option<u64> {
     }
 }
 
-/// What is left of the rows that had expired when it began.
+/// The rest of the rows that had expired when the pass began.
 pub(super) struct Pass {
     until_ns: u64,
     /// The key of the last entry that was looked at.
     behind: Option<Vec<u8>>,
-    /// Rows of the next transaction.
+    /// The number of rows in the next transaction.
     rows: usize,
     pub(super) is_over: bool,
-    /// The first error of what was to be done with a row, which has stayed.
+    /// The first error of a `with` call. Its row has stayed.
     pub(super) failure: Option<Error>,
 }
 
 impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
-    /// Deletes rows that have expired by now, by the [clock](crate::metrics::Clock) of the database, the oldest first: at most
-    /// `rows_max`. Returns how many. If these are fewer, none is left but what others have used meanwhile.
+    /// Deletes up to `rows_max` expired rows, oldest first, by the [clock](crate::metrics::Clock) of the database.
+    /// Returns the number deleted. If it is less than `rows_max`, the only expired rows left are those that other
+    /// transactions have used meanwhile.
     ///
-    /// Works on the calling thread, in transactions of up to 64 rows, and gives way: rows that another transaction has locked, or
-    /// written in a way that the scheme shows before the commit, are passed over, and left for a later sweep. A row of which the expiry
-    /// is moved meanwhile stays. Deletes are in the log like any other, and are not waited for: a crash may bring the last ones
-    /// back, which are swept again. At [the limit of memory](crate::Options::memory_limit_bytes) it goes on, as deletes do.
-    /// Under [`HStore`](crate::HStore) each of its transactions takes all partitions, and the sweep ends where they are others'.
+    /// The sweep works on the calling thread, in transactions of up to 64 rows. It skips rows that another
+    /// transaction has locked, or has written in a way that the scheme shows before the commit, and leaves them for a
+    /// later sweep. A row whose expiry is moved meanwhile stays. Deletes are logged like any other, but the sweep
+    /// does not wait for the log. A crash may bring the last rows back, and they are swept again. The sweep also
+    /// works at [the limit of memory](crate::Options::memory_limit_bytes), as deletes do. Under
+    /// [`HStore`](crate::HStore) each of its transactions takes all partitions, and the sweep ends if other
+    /// transactions have them.
     ///
-    /// Do not call it while the calling thread has a transaction open: the rows of that one are others'. In a closure that a worker runs it
-    /// is [`Error::WouldDeadlock`]. [`Error::Closed`] after the database has been closed; [`Error::Panicked`] if the function of the expiry,
-    /// or the decoding of a row, panics; and what a transaction that deletes a row can be answered, but no conflict. What was deleted before
-    /// an error stays so.
+    /// Do not call this while the calling thread has a transaction open, because its rows count as another
+    /// transaction's.
+    ///
+    /// # Errors
+    /// - [`Error::WouldDeadlock`] in a closure that a worker runs.
+    /// - [`Error::Closed`] after the database has been closed.
+    /// - [`Error::Panicked`] if the function of the expiry, or the decoding of a row, panics.
+    /// - Any error of a transaction that deletes a row, except conflicts.
+    ///
+    /// Rows deleted before an error stay deleted.
     pub fn sweep(&self, rows_max: u64) -> Result<u64> {
         self.sweep_by(rows_max, None::<&Alone<K, V, C>>)
     }
 
-    /// As [`sweep`](Self::sweep), and calls `with` for each row, in the transaction that deletes it and just before it does: so what hangs on
-    /// the row goes along, or what follows from its expiry is written, in one commit. `with` is given the transaction, and the row's key and
-    /// value. It may await operations of the transaction alone (else it is [`Error::WouldWait`]), and is called again if the
-    /// transaction has to be run again.
+    /// Sweeps like [`sweep`](Self::sweep), and calls `with` for each row, in the transaction that deletes the row and
+    /// just before the delete. Use it to delete what belongs to the row, or to write what follows from its expiry, in
+    /// the same commit. `with` gets the transaction, and the row's key and value. It may await only operations of the
+    /// transaction (otherwise [`Error::WouldWait`]), and is called again if the transaction runs again.
     ///
-    /// A row for which `with` fails or panics stays, and what `with` has written for it is undone; a panic is [`Error::Panicked`]. The sweep
-    /// goes on with the other rows, and returns the first such error when it is through, or has deleted `rows_max`. A conflict is no such
-    /// error: the row is passed over, as one that others use.
+    /// If `with` fails or panics, its row stays and its writes are undone. A panic is [`Error::Panicked`]. The sweep
+    /// continues with the other rows, and at its end, or after `rows_max` deletes, returns the first such error. A
+    /// conflict is not such an error: the row is skipped, like a row that another transaction uses.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -207,7 +222,7 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         Engine::of_open(&self.engine)
     }
 
-    /// The number and the table's name, for events; none after the database has been closed.
+    /// Returns the index's number and the table's name, for events. `None` after the database has been closed.
     pub(super) fn shown(&self) -> Option<(u64, String)> {
         let engine = self.engine.upgrade()?;
         let name = self.table.of_database(engine.id).ok()?.name();
@@ -223,8 +238,8 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         Ok(Pass { until_ns, behind: None, rows: ROWS, is_over: false, failure: None })
     }
 
-    /// The next transaction of a pass; returns how many rows it has deleted. Each one that deletes none is followed by a smaller one, or
-    /// has brought the pass further.
+    /// Runs the next transaction of a pass, and returns how many rows it has deleted. A transaction that deletes none
+    /// either has moved the pass forward or is followed by a smaller one.
     pub(super) fn step<F>(
         &self,
         engine: &Arc<Engine<C>>,
@@ -256,12 +271,13 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         let swept = guarded(of_row, || run_calls(engine, sweep, 0));
         let is_conflict = matches!(swept, Err(Error::Conflict | Error::Deadlock(_)));
         let deleted = match swept {
-            // The partitions are others', whatever the row.
+            // Other transactions have the partitions, whichever row is tried.
             Err(_) if is_conflict && C::has_partitions(&engine.shared) => {
                 pass.is_over = true;
                 return Ok(0);
             }
-            // By itself each row may find room, or be the one that others have, or with which nothing can be done.
+            // Alone, each row may find room, or turn out to be the row that another transaction has or that `with`
+            // fails for.
             Err(error) if rows > 1 && (is_conflict || is_with.get() || is_too_much(&error)) => {
                 pass.rows = 1;
                 return Ok(0);
@@ -279,7 +295,7 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         Ok(deleted)
     }
 
-    /// The keys of the next entries.
+    /// Returns the keys of the next entries.
     async fn expired(&self, txn: &Txn<C>, pass: &Pass, rows: usize) -> Result<Vec<Vec<u8>>> {
         let mut entries =
             txn.scan_by(self.index, ..=pass.until_ns).entries(pass.behind.as_deref()).limit(rows);
@@ -290,8 +306,8 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
         Ok(keys)
     }
 
-    /// Deletes those of the rows that have expired by what they are in this transaction. `is_with`: `with` has been called, and has not
-    /// returned that all is well.
+    /// Deletes those of the rows that have expired by their values in this transaction. `is_with`: a call of `with`
+    /// has begun and has not returned successfully.
     async fn delete<F>(
         &self,
         txn: &Txn<C>,
@@ -317,14 +333,14 @@ impl<K: Key, V: Value + ?Sized, C: ConcurrencyControl> Expiry<K, V, C> {
                 with(txn, &key, value).await?;
                 is_with.set(false);
             }
-            // (It may have deleted the row.)
+            // `with` may have deleted the row.
             deleted += u64::from(txn.delete(self.table, &key).await? || with.is_some());
         }
         Ok(deleted)
     }
 }
 
-/// Fewer rows in a transaction may do.
+/// Returns true if a transaction with fewer rows may succeed.
 fn is_too_much(error: &Error) -> bool {
     matches!(error, Error::OutOfMemory { .. } | Error::TransactionTooLarge { .. })
 }

@@ -1,4 +1,4 @@
-//! Tables that are not written for a while.
+//! Tables that are read-only for a while.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
@@ -7,17 +7,16 @@ use crate::table::{Allowed, Key, Table, TableInner, Value};
 use std::sync::PoisonError;
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Freezes a table: from now on its rows are read without any concurrency control, and writes of them fail with
-    /// [`Error::Frozen`](crate::Error::Frozen), until [`thaw`](Self::thaw). A transaction that reads a row of a frozen table
-    /// neither locks nor notes it, and validates nothing of it when it commits; its secondary indexes likewise. Worth it for
-    /// tables that are loaded once and read by every transaction: items, prices, configuration.
+    /// Freezes a table. Until [`thaw`](Self::thaw), its rows are read without any concurrency control, and writes of
+    /// them fail with [`Error::Frozen`](crate::Error::Frozen). A transaction that reads a row of a frozen table, or
+    /// of its secondary indexes, neither locks nor notes the row, and does not validate it at the commit. This pays
+    /// for tables that are loaded once and read by every transaction: items, prices, configuration.
     ///
-    /// Transactions that are open when a table is frozen have to end first, which is waited for up to a minute, while writes
-    /// of the table are refused already; else it is [`Error::TableInUse`](crate::Error::TableInUse), and nothing has changed.
-    /// Where the calling thread has one of them open itself, or runs this in a closure as a worker, it is
-    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once, and nothing has changed. A table is frozen in memory: when the
-    /// database is opened again,
-    /// it can be written.
+    /// The call waits up to a minute for open transactions to end. Writes of the table are refused meanwhile. If
+    /// transactions stay open, it returns [`Error::TableInUse`](crate::Error::TableInUse). If the calling thread has
+    /// one of them open, or runs this in a closure as a worker, it returns
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once. After either error nothing has changed. The
+    /// freeze exists only in memory: when the database is opened again, the table can be written.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -36,14 +35,15 @@ impl<C: ConcurrencyControl> Database<C> {
         self.change_allowed(table.of_database(self.engine().id)?, Allowed::FrozenReads)
     }
 
-    /// Lets the rows of a frozen table be written again. Transactions that are open have to end first, as for
-    /// [`freeze`](Self::freeze); else it is [`Error::TableInUse`](crate::Error::TableInUse), and the table stays frozen.
+    /// Allows writes of a frozen table's rows again. Open transactions have to end first, as for
+    /// [`freeze`](Self::freeze). Otherwise the call returns [`Error::TableInUse`](crate::Error::TableInUse), and the
+    /// table stays frozen.
     pub fn thaw<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
         self.change_allowed(table.of_database(self.engine().id)?, Allowed::Writes)
     }
 
-    /// By way of tracked reads alone: a transaction that has written a row has ended when another one reads it untracked, and the
-    /// other way round.
+    /// Changes what is allowed, by way of a phase with tracked reads alone. When a transaction reads a row untracked,
+    /// every transaction that has written the row has ended, and the other way round.
     fn change_allowed(&self, table: &TableInner, allowed: Allowed) -> Result<()> {
         let engine = self.engine();
         engine.check_open()?;
@@ -70,14 +70,15 @@ mod tests {
     use crate::table::Table;
     use crate::txn::Transaction;
 
-    /// The transaction belongs to another thread from now on.
+    /// Moves the transaction to another thread.
     fn elsewhere(tx: Transaction) -> Transaction {
         std::thread::scope(|scope| {
             scope.spawn(|| tx.with(async |_| Ok(())).map(|()| tx)).join().unwrap().unwrap()
         })
     }
 
-    /// A transaction that stays open keeps a table from being frozen, and from being thawed, and the table is as it was.
+    /// Proves that a transaction that stays open keeps a table from being frozen and from being thawed, and that the
+    /// table is unchanged.
     #[test]
     fn open_transactions_are_waited_for() {
         let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();

@@ -1,4 +1,4 @@
-//! What a program holds of a transaction that it has submitted.
+//! The handle of a submitted transaction.
 
 use crate::error::{Error, Result};
 use crate::exec;
@@ -10,11 +10,12 @@ use std::task::{Context, Poll};
 
 /// A handle to a submitted transaction, returned by [`Database::run`](crate::Database::run) and similar methods.
 ///
-/// It is a future that any runtime can await; a program without one calls [`wait`](Handle::wait). Dropping it before the result is
-/// available cancels the transaction at its next `await`, unless it has committed. [`detach`](Handle::detach) lets it run.
+/// The handle is a future that any runtime can await. A program without a runtime calls [`wait`](Handle::wait).
+/// Dropping the handle before the result is available cancels the transaction at its next `await`, unless it has
+/// committed. [`detach`](Handle::detach) lets it run.
 ///
 /// # Panics
-/// If it is polled again after it has returned the result.
+/// Panics if it is polled again after it has returned the result.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -33,12 +34,13 @@ use std::task::{Context, Poll};
 #[must_use = "dropping the handle cancels what was submitted"]
 pub struct Handle<R> {
     submitted: exec::Handle<R, Error>,
-    /// The id of its database's engine.
+    /// The id of the database's engine.
     engine: u64,
 }
 
-/// The results of [`Database::run_each`](crate::Database::run_each), in the order of the inputs. The outer [`Result`] is an error only for
-/// [`Error::WouldDeadlock`]: each input has its own result, also when the database is closed or the batch cancelled.
+/// The results of [`Database::run_each`](crate::Database::run_each), in the order of the inputs. The outer [`Result`]
+/// is an error only for [`Error::WouldDeadlock`]. Each input has its own result, even when the database is closed or
+/// the batch is cancelled.
 pub type Batch<R> = Handle<Vec<Result<R>>>;
 
 impl<R> Handle<R> {
@@ -49,18 +51,19 @@ impl<R> Handle<R> {
     /// Blocks the calling thread until the result is available.
     ///
     /// # Errors
-    /// Those of the transaction. [`Error::WouldDeadlock`] in code that a worker of the same database runs, unless the result is
-    /// available already: the worker's other transactions would stand still, and what is waited for may wait for one of them. What was
-    /// submitted is cancelled then; await the handle instead.
+    /// Returns the transaction's errors. Returns [`Error::WouldDeadlock`] in code that a worker of the same database
+    /// runs, unless the result is already available: the worker's other transactions would stand still, and the
+    /// submitted transaction may wait for one of them. The submitted transaction is then cancelled. Await the handle
+    /// instead.
     pub fn wait(self) -> Result<R> {
-        // (The executor knows its own threads. This finds the workers that the program steps as well.)
+        // The executor knows its own threads. This check also finds the workers that the program steps.
         if !self.is_done() && Inside::is_here(self.engine) {
             return Err(Error::WouldDeadlock);
         }
         self.submitted.wait()
     }
 
-    /// Returns true if the result is available: neither `wait` nor a poll would block.
+    /// Returns true if the result is available. Then neither `wait` nor a poll blocks.
     pub fn is_done(&self) -> bool {
         self.submitted.is_done()
     }
@@ -70,7 +73,7 @@ impl<R> Handle<R> {
         self.submitted.cancel();
     }
 
-    /// Lets the transaction run to its end; its result is discarded.
+    /// Lets the transaction run to its end, and discards its result.
     pub fn detach(self) {
         self.submitted.detach();
     }

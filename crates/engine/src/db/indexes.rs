@@ -7,22 +7,27 @@ use crate::secondary::{Declared, extractor, open_index};
 use crate::table::{Function, Index, Key, Table, Value};
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// An index of a table: its rows in the order of what `extract` makes of them; those it makes nothing of are left
-    /// out. Several rows may have the same key. From now on every write of a row maintains the index in
-    /// the same transaction; [`Txn::scan_by`](crate::Txn::scan_by) reads by it. A write that changes no key of the
-    /// index costs a comparison.
+    /// Declares an index of a table: its rows, ordered by the keys that `extract` returns. Rows for which `extract`
+    /// returns `None` are left out. Several rows may have the same key. From now on every write of a row maintains
+    /// the index in the same transaction. [`Txn::scan_by`](crate::Txn::scan_by) reads by the index. A write that
+    /// changes no key of the index costs one comparison.
     ///
-    /// An index by a function is not stored ([`index_on`](Self::index_on) declares one by columns, which is): it is declared each time that
-    /// the database is opened, and built there and then. The
-    /// table can be in use meanwhile; transactions that are open when an index is declared have to end first, which
-    /// is waited for up to a minute. Where the calling thread has one open itself, or runs this in a closure as a worker, it is
-    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once. If
-    /// the index cannot be built, that is an error, and there is no such index; so it is if `extract` panics
-    /// ([`Error::Panicked`](crate::Error::Panicked)).
+    /// An index by a function is not stored. It is declared, and built, each time the database is opened.
+    /// ([`index_on`](Self::index_on) declares an index by columns, which is stored.) The table can be in use
+    /// meanwhile. Transactions that are open at the declaration have to end first, and the call waits up to a minute
+    /// for them.
     ///
-    /// Declared again with keys of the same type, it is the index that there is. `extract` must answer the same for
-    /// the same row, always and in every declaration. If it does not, what is found by the index may be wrong, and a row
-    /// may be found under another one's key; rows of other tables are never found.
+    /// `extract` must always return the same key for the same row, in every declaration. Otherwise lookups by the
+    /// index may be wrong, and a row may be found under another row's key. Rows of other tables are never found. A
+    /// second declaration with keys of the same type returns the existing index.
+    ///
+    /// # Errors
+    /// After an error there is no such index.
+    ///
+    /// - [`Error::WouldDeadlock`](crate::Error::WouldDeadlock), at once, if the calling thread has a transaction
+    ///   open, or runs this in a closure as a worker.
+    /// - [`Error::Panicked`](crate::Error::Panicked) if `extract` panics.
+    /// - Another error if the index cannot be built.
     ///
     /// ```
     /// use braiddb::{Database, Options, Plain, Table};
@@ -59,8 +64,8 @@ impl<C: ConcurrencyControl> Database<C> {
         self.declare(table, name, (false, None, None), extract)
     }
 
-    /// As [`index`](Self::index), but no two rows may have the same key: a write that would make two is
-    /// [`Error::UniqueViolation`](crate::Error::UniqueViolation), and changes nothing.
+    /// Declares an index like [`index`](Self::index) in which no two rows may have the same key. A write that would
+    /// make two returns [`Error::UniqueViolation`](crate::Error::UniqueViolation), and changes nothing.
     /// [`Txn::get_by`](crate::Txn::get_by) finds the row with a key.
     pub fn unique_index<I: Key, K: Key, V: Value + ?Sized>(
         &self,
@@ -71,9 +76,10 @@ impl<C: ConcurrencyControl> Database<C> {
         self.declare(table, name, (true, None, None), extract)
     }
 
-    /// As [`index`](Self::index), with entries in partitions by the leading bits of their keys, as those of a
-    /// [`partitioned_table`](Self::partitioned_table): so an entry can be where its row is. (Without, a write that changes an entry needs
-    /// all partitions.) Where some are not, that does no harm, but that all partitions are needed to read by the index.
+    /// Declares an index like [`index`](Self::index) whose entries are in partitions by the leading bits of their
+    /// keys, like the rows of a [`partitioned_table`](Self::partitioned_table). An entry can then be in the partition
+    /// of its row. In an index without partitions, a write that changes an entry needs all partitions. If some
+    /// entries are not in their row's partition, the only cost is that reads by the index need all partitions.
     pub fn partitioned_index<I: Key, K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -84,7 +90,8 @@ impl<C: ConcurrencyControl> Database<C> {
         self.declare(table, name, (false, Some(leading_bits), None), extract)
     }
 
-    /// The same of a [`unique_index`](Self::unique_index).
+    /// Declares a [`unique_index`](Self::unique_index) with entries in partitions, like
+    /// [`partitioned_index`](Self::partitioned_index).
     pub fn partitioned_unique_index<I: Key, K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -95,7 +102,8 @@ impl<C: ConcurrencyControl> Database<C> {
         self.declare(table, name, (true, Some(leading_bits), None), extract)
     }
 
-    /// Whether it is unique, the leading bits that say to which partition entries belong, and which function the name stands for.
+    /// Declares an index: its uniqueness, the number of leading bits that give an entry's partition, and the function
+    /// that the name stands for.
     pub(super) fn declare<I: Key, K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,

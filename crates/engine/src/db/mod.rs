@@ -55,9 +55,11 @@ use std::ops::{AsyncFn, AsyncFnMut};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// A database. Clones are handles to the same one; it closes with the last. (A function that is given to it for good, by
-/// [`index`](Self::index), [`projection`](Self::projection) or [`on_event`](Self::on_event) for instance, and has captured a handle, keeps it
-/// open: then end it by [`shutdown`](Self::shutdown).)
+/// A database. Clones are handles to the same database, which closes with the last handle.
+///
+/// A function that the database keeps, such as one given to [`index`](Self::index), [`projection`](Self::projection)
+/// or [`on_event`](Self::on_event), keeps the database open if it has captured a handle. In that case close it with
+/// [`shutdown`](Self::shutdown).
 ///
 /// ```
 /// use braiddb::{Database, Options, Table};
@@ -89,11 +91,11 @@ struct Owner<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
     executor: Arc<Executor<TxnState<C>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The last one that was begun.
+    /// The publication that was begun last.
     publication: Mutex<Option<Arc<Publication>>>,
     /// Dropped after the workers, which may have to wait for the log.
     durable: Option<Durable>,
-    /// How the database was closed, once it is.
+    /// The result of closing the database, once it is closed.
     outcome: Mutex<Option<Result<()>>>,
 }
 
@@ -119,7 +121,7 @@ fn check_leading_bits(bits: u32) -> Result<()> {
     }
 }
 
-/// What a transaction's result is worth. (An error that is held back rests on what may be lost.)
+/// Returns the result that the caller may see. An error that was held back also rests on changes that may be lost.
 #[inline(always)]
 fn known<R>(result: Result<R>, fate: Fate) -> Result<R> {
     match fate {
@@ -137,16 +139,16 @@ fn stalled(stall: exec::Stall) -> Error {
     })
 }
 
-// (On the default alone, so that `Database::in_memory` needs no annotation.)
+// On the default scheme alone, so that `Database::in_memory` needs no annotation.
 impl Database {
-    /// A database in memory, under the default concurrency control. It is gone when its last handle goes.
+    /// Makes a database in memory, under the default concurrency control. It is gone when its last handle is dropped.
     pub fn in_memory(options: Options) -> Result<Database> {
         Database::in_memory_with(options, Arc::new(SystemClock::default()))
     }
 }
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// A database in memory under any concurrency control, with the clock that its statistics read.
+    /// Makes a database in memory under any concurrency control, with the clock that its statistics read.
     pub fn in_memory_with(options: Options, clock: Arc<dyn Clock>) -> Result<Database<C>> {
         options.check()?;
         let db = Database::serve(Engine::new(options, clock)?, None)?;
@@ -189,7 +191,8 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(Database(Arc::new(Owner { engine, executor, threads, publication, durable, outcome })))
     }
 
-    /// The table of this name: created, or opened if it exists with the same types.
+    /// Opens the table of this name, or creates it if it does not exist. The types of an existing table must be the
+    /// same.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -204,9 +207,9 @@ impl<C: ConcurrencyControl> Database<C> {
         self.open_table(name, None, None)
     }
 
-    /// As [`Database::table`], with a choice of how the table is made. A table that exists was made so; one with other
-    /// options is [`Error::TableMismatch`]. ([`Database::table`] opens it, whichever it has: to transactions it makes
-    /// no difference.)
+    /// Opens or creates a table like [`Database::table`], with a choice of how it is made. If the existing table was
+    /// made with other options, returns [`Error::TableMismatch`]. ([`Database::table`] opens it with any options. To
+    /// transactions they make no difference.)
     ///
     /// ```
     /// # use braiddb::{Database, Error, IndexKind, Options, Table, TableOptions};
@@ -226,13 +229,14 @@ impl<C: ConcurrencyControl> Database<C> {
         self.open_table(name, Some(options), None)
     }
 
-    /// As [`Database::table`], of a table whose rows are in partitions of the database: the number in the leading bits of a row's
-    /// encoded key, from 1 to 64 of them, tells which, modulo [`LabOptions::partitions`](crate::LabOptions::partitions). So rows that begin alike are together, and rows
-    /// of several tables are if they have the same number. It counts under [`HStore`](crate::HStore) alone: see
-    /// [`Txn::declare_partitions`].
+    /// Opens or creates a table like [`Database::table`] whose rows are in partitions of the database. The number in
+    /// the `leading_bits` (1 to 64) of a row's encoded key, modulo
+    /// [`LabOptions::partitions`](crate::LabOptions::partitions), gives the row's partition. Rows with the same
+    /// number are together, also rows of different tables. Partitions have an effect only under
+    /// [`HStore`](crate::HStore): see [`Txn::declare_partitions`].
     ///
-    /// This is not stored: it is said each time that the database is opened, before the table is opened otherwise, and may be
-    /// something else each time. Two answers at the same time are [`Error::TableMismatch`].
+    /// The number of bits is not stored. Give it each time that the database is opened, before the table is opened
+    /// otherwise. It may differ each time. Two different numbers at the same time are [`Error::TableMismatch`].
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -253,7 +257,7 @@ impl<C: ConcurrencyControl> Database<C> {
         self.open_table(name, None, Some(leading_bits))
     }
 
-    /// As [`Txn::partition_of`].
+    /// Returns the partition of a key, like [`Txn::partition_of`].
     pub fn partition_of<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -263,7 +267,7 @@ impl<C: ConcurrencyControl> Database<C> {
         table.index.partitioning().number_of(&leading(&key)?).map(Partition::new)
     }
 
-    /// Notes what the catalog says of a table.
+    /// Returns a function that writes the catalog's entry of a table to the log.
     fn note(&self) -> impl FnOnce(u32, &TableKind, &Description) -> Result<()> {
         |number, kind, description| {
             self.0.engine.check_open()?;
@@ -289,8 +293,8 @@ impl<C: ConcurrencyControl> Database<C> {
         open_table(engine, request, self.note(), |table| table.handle(engine.id))
     }
 
-    /// Submits a transaction, from any thread. It runs on one of the database's worker threads; on a
-    /// conflict, the closure runs again. While all inboxes are full, the call blocks.
+    /// Submits a transaction, from any thread. It runs on one of the database's worker threads. After a conflict the
+    /// closure runs again. While all inboxes are full, the call blocks.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -312,7 +316,7 @@ impl<C: ConcurrencyControl> Database<C> {
         self.submit(closure, self.0.engine.options.retries_max)
     }
 
-    /// As [`run`](Self::run), but a conflict is the caller's: [`Error::Conflict`], not retried.
+    /// Submits a transaction like [`run`](Self::run), but does not retry: the caller gets [`Error::Conflict`].
     pub fn run_once<R, F>(&self, closure: F) -> Handle<R>
     where
         F: AsyncFnMut(&Txn<C>) -> Result<R> + Send + 'static,
@@ -331,7 +335,8 @@ impl<C: ConcurrencyControl> Database<C> {
         handle
     }
 
-    /// As [`run`](Self::run), but never blocks: [`Error::Busy`] while all inboxes are full, and nothing is submitted.
+    /// Submits a transaction like [`run`](Self::run), but never blocks. While all inboxes are full, it returns
+    /// [`Error::Busy`] and submits nothing.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -354,8 +359,9 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(handle)
     }
 
-    /// As [`run`](Self::run) and awaiting its handle, but while all inboxes are full, the future waits for room, and the thread that polls it
-    /// goes on. Nothing is submitted before it is polled; dropping it cancels the transaction.
+    /// Runs a transaction like [`run`](Self::run), and awaits its result. While all inboxes are full, the future
+    /// waits for room without blocking its thread. Nothing is submitted before the first poll. Dropping the future
+    /// cancels the transaction.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -393,9 +399,9 @@ impl<C: ConcurrencyControl> Database<C> {
         (job, Handle::new(self.0.engine.id, handle))
     }
 
-    /// As [`run`](Self::run), with what a worker should know beforehand. Transactions with equal hints go to the same
-    /// worker as long as none is idle; there, those whose hints overlap run in the order in which they were submitted,
-    /// and do not conflict with each other.
+    /// Submits a transaction like [`run`](Self::run), with a hint for the worker. Transactions with equal hints go to
+    /// the same worker as long as no worker is idle. There, transactions whose hints overlap run in the order of
+    /// submission, and do not conflict with each other.
     ///
     /// ```
     /// # use braiddb::worker::Hint;
@@ -446,7 +452,8 @@ impl<C: ConcurrencyControl> Database<C> {
         handles
     }
 
-    /// Submits one closure over many inputs, a transaction each: one allocation and one answer for all.
+    /// Submits one closure over many inputs, each in a transaction of its own. All share one allocation and one
+    /// answer.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -470,8 +477,8 @@ impl<C: ConcurrencyControl> Database<C> {
         })
     }
 
-    /// As [`run_each`](Self::run_each), with what a worker should know of each transaction before it starts. Those whose
-    /// hints overlap do not conflict on one worker.
+    /// Submits inputs like [`run_each`](Self::run_each), with a hint for each transaction. Transactions whose hints
+    /// overlap do not conflict on one worker.
     pub fn run_each_hinted<I, R, F>(
         &self,
         inputs: Vec<I>,
@@ -490,8 +497,8 @@ impl<C: ConcurrencyControl> Database<C> {
         })
     }
 
-    /// Submits what `make` makes of the closure and each input: a future that gives the transaction and the closure's
-    /// reference to nobody else.
+    /// Submits the futures that `make` returns for the closure and each input. Such a future gives the transaction
+    /// and the closure's reference to no other code.
     fn submit_each<I, R, F, D>(
         &self,
         inputs: Vec<I>,
@@ -513,13 +520,13 @@ impl<C: ConcurrencyControl> Database<C> {
         Handle::new(self.0.engine.id, handle)
     }
 
-    /// Makes the calling thread a worker: for a stream of transactions with no queue in between.
+    /// Makes the calling thread a worker, for a stream of transactions without a queue in between.
     pub fn worker(&self) -> Worker<C, OnMiss> {
         self.worker_with(OnMiss, worker_options(&self.0.engine.options))
     }
 
-    /// A worker with a policy of its own: [`Never`](crate::suspend::Never) for plain sequential execution,
-    /// [`PrefetchOnly`](crate::suspend::PrefetchOnly) for sequential execution with prefetching,
+    /// Makes the calling thread a worker with the given policy: [`Never`](crate::suspend::Never) for plain sequential
+    /// execution, [`PrefetchOnly`](crate::suspend::PrefetchOnly) for sequential execution with prefetching,
     /// [`OnMiss`] for interleaved execution.
     pub fn worker_with<S: Suspend>(&self, policy: S, options: WorkerOptions) -> Worker<C, S> {
         let host = WorkerHost::new::<S>(&self.0.engine);
@@ -533,7 +540,7 @@ impl<C: ConcurrencyControl> Database<C> {
         Transaction::begin(&self.0.engine)
     }
 
-    /// What the database has counted, and where its memory is.
+    /// Returns the database's counters, and how much memory each part uses.
     pub fn statistics(&self) -> Statistics {
         let mut statistics = self.0.engine.statistics();
         if let Some(durable) = &self.0.durable {
@@ -542,13 +549,13 @@ impl<C: ConcurrencyControl> Database<C> {
         statistics
     }
 
-    /// Has `listener` called with each [`Event`] from now on, in place of the listener before: of checkpoints, and when the
-    /// condition of the log or the room on the device changes. A database in memory has no events.
-    /// [`statistics`](Self::statistics) has the present state.
+    /// Sets the function that is called with each [`Event`] from now on, and replaces the listener before it. There
+    /// are events of checkpoints, of changes in the condition of the log, and of changes in the room on the device. A
+    /// database in memory has no events. [`statistics`](Self::statistics) returns the present state.
     ///
-    /// It is called within about half a second, by the thread that makes checkpoints or the one that watches the disk,
-    /// and under no lock. It may call the database; but [`checkpoint`](Self::checkpoint) can be an error there. While it
-    /// runs, checkpoints may wait; transactions do not. A panic of it is swallowed.
+    /// The thread that makes checkpoints, or the thread that watches the disk, calls the listener within about half a
+    /// second, and holds no lock. The listener may call the database, but [`checkpoint`](Self::checkpoint) can fail
+    /// there. While the listener runs, checkpoints may wait. Transactions do not. A panic of the listener is ignored.
     ///
     /// ```
     /// # use braiddb::metrics::Event;
@@ -570,16 +577,16 @@ impl<C: ConcurrencyControl> Database<C> {
         }
     }
 
-    /// Has workers tell, from now on or no more, what they spend their time on: see
-    /// [`Statistics::breakdown`](crate::metrics::Statistics::breakdown). They notice within 64 rounds over their transactions. One
-    /// round in 512 is timed then, in 64 where transactions run one after the other; off, which is the default,
-    /// nothing is. Interactive transactions are not included.
+    /// Turns on or off the workers' measurement of what they spend their time on: see
+    /// [`Statistics::breakdown`](crate::metrics::Statistics::breakdown). Workers notice a change within 64 rounds. If
+    /// it is on, one round in 512 is timed, or one in 64 where transactions run one after the other. Default: off;
+    /// then nothing is timed. Interactive transactions are not included.
     pub fn set_profiling(&self, is_on: bool) {
         self.0.engine.profiling.store(is_on, Relaxed); // Relaxed: a wish, and nothing behind it
     }
 
-    /// Cleans up after interactive transactions what their own calls could not, because older snapshots were
-    /// open; a bounded amount. Returns true if there is more to do. (Workers clean up by themselves.)
+    /// Cleans up a bounded amount of what interactive transactions could not clean up in their own calls, because
+    /// older snapshots were open. Returns true if there is more to do. Workers clean up by themselves.
     pub fn maintain(&self) -> bool {
         self.0.engine.maintain()
     }

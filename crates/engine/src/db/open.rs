@@ -1,4 +1,4 @@
-//! Opening and closing durable databases.
+//! Opening durable databases.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
@@ -18,11 +18,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-// (On the default alone, so that `Database::open` needs no annotation.)
+// On the default scheme alone, so that `Database::open` needs no annotation.
 impl Database {
-    /// The database in this directory, which is made if it is not there: what was acknowledged as durable is in
-    /// it, whatever happened to the process or the machine. A directory without a database in which others keep files
-    /// is refused ([`Options::among_others`]); the `lost+found` of a file system does no harm.
+    /// Opens the database in this directory, or makes it if it does not exist. The database has every transaction
+    /// that was acknowledged as durable, even after a crash of the process or the machine. A directory that holds
+    /// other files and no database is refused ([`Options::among_others`]). A file system's `lost+found` does not
+    /// count.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -45,8 +46,8 @@ impl Database {
         Database::open_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
     }
 
-    /// The database in this directory, which has to be there: where [`Database::open`] would make one, this is
-    /// [`Error::NoDatabase`], and nothing is changed. Use it where a missing database means that the path is wrong.
+    /// Opens the existing database in this directory. Where [`Database::open`] would make a database, this returns
+    /// [`Error::NoDatabase`] and changes nothing. Use it if a missing database means that the path is wrong.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options};
@@ -66,8 +67,8 @@ impl Database {
         Database::open_existing_with(storage, options, Arc::new(SystemClock::default()), &mut |_| {})
     }
 
-    /// The database in this directory, only to be read: nothing in the directory is changed, which may be on a
-    /// read-only medium. Writes, and tables that are not there, are [`Error::ReadOnly`]; a directory without a
+    /// Opens the database in this directory only to be read. Nothing in the directory is changed, so it may be on a
+    /// read-only medium. Writes, and tables that do not exist, return [`Error::ReadOnly`]. A directory without a
     /// database is [`Error::NoDatabase`].
     ///
     /// ```
@@ -93,8 +94,8 @@ impl Database {
 }
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// The database in this storage, under any concurrency control; with the clock that statistics and checkpoints
-    /// read. `progress` is told how far recovery is, perhaps from several threads in turn.
+    /// Opens or makes the database in this storage, under any concurrency control. Statistics and checkpoints read
+    /// `clock`. `progress` is called with the progress of recovery, perhaps from several threads in turn.
     pub fn open_with(
         storage: Arc<dyn Storage>,
         options: Options,
@@ -105,7 +106,8 @@ impl<C: ConcurrencyControl> Database<C> {
         Database::make_or_open(storage, options, clock, making, progress)
     }
 
-    /// As [`Database::open_existing`], in this storage, as by [`Database::open_with`].
+    /// Opens the existing database in this storage: [`Database::open_existing`] with the arguments of
+    /// [`Database::open_with`].
     pub fn open_existing_with(
         storage: Arc<dyn Storage>,
         options: Options,
@@ -143,8 +145,9 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(db)
     }
 
-    /// As [`Database::open_read_only`], in this storage, as by [`Database::open_with`]. Others are kept from writing
-    /// meanwhile, unless not even a lock can be made.
+    /// Opens the database in this storage only to be read: [`Database::open_read_only`] with the arguments of
+    /// [`Database::open_with`]. Other processes cannot write meanwhile, unless the storage does not even allow a
+    /// lock.
     pub fn read_with(
         storage: Arc<dyn Storage>,
         options: Options,
@@ -198,8 +201,8 @@ impl<C: ConcurrencyControl> Database<C> {
         }
     }
 
-    /// As [`Database::open_with`], but without threads of its own for the log and checkpoints: the caller that holds the
-    /// [`Stepped`] does what they would. For simulations; with an error planted for tests.
+    /// Opens the database like [`Database::open_with`], but without threads for the log and checkpoints. The holder
+    /// of the [`Stepped`] does their work. For simulations, and for tests with a planted error.
     #[doc(hidden)]
     pub fn open_stepped(
         storage: Arc<dyn Storage>,
@@ -229,11 +232,13 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok((db, stepped))
     }
 
-    /// Makes a checkpoint: recovery then begins with it, and the log from before the last but one is given up.
-    /// Transactions go on meanwhile. (Checkpoints are also made by themselves, see [`Options`].) Nothing happens
-    /// in a database in memory; one that was opened to be read answers [`Error::ReadOnly`].
-    /// Where the disk does not answer for as long as [`Options::log_wait_ms`], the error says so, and the checkpoint goes on when it
-    /// does. In a closure that a worker runs it is [`Error::WouldDeadlock`].
+    /// Makes a checkpoint while transactions continue. Recovery then begins with it, and the log from before the last
+    /// but one is given up. The engine also makes checkpoints by itself: see [`Options`]. In a database in memory
+    /// this does nothing.
+    ///
+    /// Returns [`Error::ReadOnly`] in a database that was opened to be read, and [`Error::WouldDeadlock`] in a
+    /// closure that a worker runs. If the disk does not answer for [`Options::log_wait_ms`], the error says so, and
+    /// the checkpoint continues when the disk answers.
     pub fn checkpoint(&self) -> Result<()> {
         if self.0.engine.is_read_only() {
             return Err(Error::ReadOnly);
@@ -243,14 +248,14 @@ impl<C: ConcurrencyControl> Database<C> {
         self.0.durable.as_ref().map_or(Ok(()), Durable::checkpoint)
     }
 
-    /// What was found when the database was opened; `None`: it is one in memory.
+    /// Returns what was found when the database was opened. `None` for a database in memory.
     pub fn recovery(&self) -> Option<Recovery> {
         self.0.durable.as_ref().map(|durable| durable.recovery().clone())
     }
 }
 
-/// A number that no other database has, by any likelihood: from the seeds of the system's randomness that the
-/// standard library gives each hasher.
+/// Returns a number that in all likelihood no other database has. It comes from the seeds of the system's randomness
+/// that the standard library gives each hasher.
 pub(super) fn fresh_id() -> DatabaseId {
     let half = || u128::from(RandomState::new().hash_one(std::process::id()));
     DatabaseId(half() << 64 | half())

@@ -7,18 +7,20 @@ use crate::projection::{Columns, Projection, ProjectionOptions, open_projection}
 use crate::table::{Key, Table, Value};
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// A projection of a table: some columns of its rows, kept column by column beside the table, for scans of many rows that look at
-    /// little of each. `make` says what a row's columns are; rows it makes nothing of are left out.
+    /// Declares a projection of a table: some columns of its rows, kept column by column beside the table, for scans
+    /// of many rows that read little of each. `make` returns a row's columns, or `None` to leave the row out. It must
+    /// look only at the row.
     ///
-    /// The columns are read from the table when [`Projection::refresh`] is called. From the declaration on every write of a row notes that its
-    /// columns have changed, and a scan looks in the table for these rows, so it always sees what its transaction sees: the more has
-    /// been written since the last refresh, the slower it is.
+    /// [`Projection::refresh`] reads the columns from the table. From the declaration on, every write of a row marks
+    /// the row's columns as changed, and a scan reads these rows from the table. A scan therefore always sees what
+    /// its transaction sees. It gets slower the more has been written since the last refresh.
     ///
-    /// As an [index](Self::index), a projection is not stored: it is declared each time that the database is opened, and no
-    /// transaction of the calling thread may be open then ([`Error::WouldDeadlock`](crate::Error::WouldDeadlock)). Declared again with the same columns and options, it is the projection that there
-    /// is. `make` looks at the row alone. It lasts as long as the database; a
-    /// table has up to 32 indexes and projections together, each with a name of its own; [`Error::NoOrder`](crate::Error::NoOrder) if the table
-    /// has no order of keys; other errors are those of `index`.
+    /// Like an [index](Self::index), a projection is not stored. Declare it each time that the database is opened,
+    /// while the calling thread has no transaction open (otherwise
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock)). A second declaration with the same columns and options
+    /// returns the existing projection. It lasts as long as the database. A table has up to 32 indexes and
+    /// projections together, each with a name of its own. Returns [`Error::NoOrder`](crate::Error::NoOrder) if the
+    /// table has no order of keys. Other errors are those of `index`.
     ///
     /// ```
     /// use braiddb::{Database, Options, Selection, Table};
@@ -55,7 +57,7 @@ impl<C: ConcurrencyControl> Database<C> {
         self.projection_with(table, name, ProjectionOptions::default(), make)
     }
 
-    /// As [`projection`](Self::projection), with a choice of how it is kept.
+    /// Declares a projection like [`projection`](Self::projection), with a choice of how it is kept.
     pub fn projection_with<K: Key, V: Value + ?Sized, R: Columns>(
         &self,
         table: Table<K, V>,

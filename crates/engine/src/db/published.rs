@@ -1,8 +1,8 @@
-//! Statistics as a file in the database's directory: its text, and reading it.
+//! Statistics as a file in the database's directory: writing and reading its text.
 //!
-//! The text is a line for each number, by its name. The first line says what it is, the last one has a checksum of all before: the
-//! file is not synced, so after a crash of the machine it may hold anything. Names that are not known here are passed over, as a
-//! later version may have more of them.
+//! The text has one line for each number, by its name. The first line identifies the file. The last line has a
+//! checksum of all lines before it: the file is not synced, so after a crash of the machine it may hold anything.
+//! Unknown names are skipped, because a later version may have more of them.
 
 use crate::error::Result;
 use crate::metrics::{
@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// The file's name; and what it is called while it is written.
+/// The file's name, and its name while it is written.
 pub(super) const NAME: &str = "statistics";
 pub(super) const TEMPORARY: &str = "statistics.new";
 
@@ -22,16 +22,17 @@ pub(super) const TEMPORARY: &str = "statistics.new";
 const HEAD: &str = "braid statistics 1\n";
 /// The first line without the number of the version.
 const KIND: &str = "braid statistics ";
-/// What the last line begins with.
+/// The beginning of the last line.
 const CHECKSUM: &str = "crc32c ";
 
-/// Longer files are none of ours.
+/// Longer files are not published statistics.
 const BYTES_MAX: u64 = 64 << 10;
-/// Longer texts are cut, and further stalls left out.
+/// Longer texts are cut, and further stalls are left out.
 const TEXT_CHARS_MAX: usize = 512;
 const STALLS_MAX: usize = 16;
 
-/// Statistics that a program has published: see [`Database::publish_statistics`](crate::Database::publish_statistics).
+/// Statistics that a program has published: see
+/// [`Database::publish_statistics`](crate::Database::publish_statistics).
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -40,11 +41,12 @@ pub struct Published {
     pub pid: u64,
     /// The name of its program.
     pub program: String,
-    /// When it has begun to publish, in nanoseconds since 1970 (UTC).
+    /// When it began to publish, in nanoseconds since 1970 (UTC).
     pub since_unix_ns: u64,
-    /// When it has published this.
+    /// When it published this, in nanoseconds since 1970 (UTC).
     pub written_unix_ns: u64,
-    /// The same by a clock that never goes back: for differences between two readings with the same `since_unix_ns`.
+    /// The same moment by a clock that never goes back, for differences between two readings with the same
+    /// `since_unix_ns`.
     pub clock_ns: u64,
     /// How often it publishes, in nanoseconds.
     pub interval_ns: u64,
@@ -52,8 +54,9 @@ pub struct Published {
     pub statistics: Statistics,
 }
 
-/// What is published of the database in this directory, which may be open or not. `None`: nothing. The file stays if the process is
-/// killed, so [`Published::written_unix_ns`] counts. An error if it cannot be read, or is damaged.
+/// Reads the published statistics of the database in this directory, which may be open or not. `None` if there are
+/// none. The file stays if the process is killed, so check [`Published::written_unix_ns`]. Returns an error if the
+/// file cannot be read or is damaged.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table, tools};
@@ -77,7 +80,8 @@ pub fn published(directory: impl AsRef<Path>) -> Result<Option<Published>> {
     Ok(Some(parsed.map_err(|why| StorageError::io(Operation::Read, name, io::Error::other(why)))?))
 }
 
-/// The bytes of the file of this name, as far as one of ours can be long, and what errors call it. `None`: it is not there.
+/// Returns up to [`BYTES_MAX`] bytes of the file of this name and one more, and the name that errors show. `None` if
+/// it does not exist.
 fn read(storage: &dyn Storage, name: &str) -> Result<Option<(String, Vec<u8>)>> {
     let file = match storage.open(name, OpenMode::Read) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -88,7 +92,7 @@ fn read(storage: &dyn Storage, name: &str) -> Result<Option<(String, Vec<u8>)>> 
     Ok(Some((file.name().to_owned(), bytes)))
 }
 
-/// An error if there is a file of this name that is not one that was published, or what a crash can have left of it.
+/// Fails if the file of this name is neither published statistics nor what a crash can have left of them.
 pub(super) fn check_ours(storage: &dyn Storage, name: &str) -> Result<()> {
     let Some((shown, bytes)) = read(storage, name)? else { return Ok(()) };
     let is_begun = KIND.as_bytes().starts_with(&bytes) || bytes.iter().all(|byte| *byte == 0);
@@ -109,7 +113,7 @@ enum Slot<'s> {
     Text(&'s mut Option<String>),
 }
 
-/// Adds the fields of a part of the statistics, which has no others.
+/// Adds the fields of a part of the statistics. The pattern makes sure that it has no others.
 macro_rules! part {
     ($slots:ident, $of:expr, $name:literal, $type:ident { $($kind:ident $field:ident,)* }) => {
         let $type { $($field,)* } = $of;
@@ -117,7 +121,7 @@ macro_rules! part {
     };
 }
 
-/// All fields but lists and the condition of the log, by their names.
+/// Returns all fields except lists and the condition of the log, by their names.
 fn slots(statistics: &mut Statistics) -> Vec<(&'static str, Slot<'_>)> {
     let (counters, parts) = statistics.split();
     let mut slots: Vec<_> = counters.into_iter().map(|(name, of)| (name, Slot::Number(of))).collect();
@@ -149,7 +153,7 @@ fn slots(statistics: &mut Statistics) -> Vec<(&'static str, Slot<'_>)> {
 }
 
 impl Published {
-    /// The text of the file.
+    /// Returns the text of the file.
     pub(super) fn text(&self) -> String {
         let mut text = String::from(HEAD);
         let mut line = |name: &str, what: &dyn std::fmt::Display| {
@@ -179,7 +183,7 @@ impl Published {
         text
     }
 
-    /// What this text says.
+    /// Parses the text of the file.
     fn parse(bytes: &[u8]) -> Result<Published, String> {
         const DAMAGED: &str = "it is damaged: a program that publishes writes it anew, else remove it";
         let text = str::from_utf8(bytes).map_err(|_| DAMAGED)?;
@@ -217,7 +221,7 @@ impl Published {
     }
 }
 
-/// The lines between the first and the last one, if the checksum is that of all before it.
+/// Returns the lines between the first and the last, if the checksum matches everything before it.
 fn sealed(text: &str) -> Option<&str> {
     let (before, sum) = text.strip_suffix('\n')?.rsplit_once('\n')?;
     let before = &text[..=before.len()];
@@ -226,7 +230,7 @@ fn sealed(text: &str) -> Option<&str> {
 }
 
 impl Slot<'_> {
-    /// Takes what a line says. `None`: it is nothing of the kind.
+    /// Takes a line's value. `None` if the value does not parse.
     fn set(&mut self, value: &str) -> Option<()> {
         match self {
             Slot::Number(number) => **number = value.parse().ok()?,
@@ -267,7 +271,7 @@ fn parse_stall(text: &str) -> Option<Stall> {
     Some(Stall { thread: thread.into(), for_ns: for_ns.parse().ok()? })
 }
 
-/// A text that fits on a line.
+/// Makes a text fit on one line.
 fn one_line(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().take(TEXT_CHARS_MAX).map(plain).collect()
@@ -277,7 +281,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Statistics in which every field has another value.
+    /// Statistics in which every field has a different value.
     fn unlike_any() -> Published {
         let mut statistics = Statistics::default();
         for (at, (_, slot)) in slots(&mut statistics).into_iter().enumerate() {
@@ -301,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Proves that all that is published is read back, under every condition of the log.
+    /// Proves that everything published is read back, under every condition of the log.
     #[test]
     fn a_text_is_read_back() {
         let cause = || "no room: 7 bytes".to_string();
@@ -321,7 +325,7 @@ mod tests {
         assert_eq!(read.program, "é ".repeat(TEXT_CHARS_MAX / 2));
     }
 
-    /// Proves that a file that is cut, or of which a byte is another, is refused, and that unknown names are passed over.
+    /// Proves that a file that is cut, or has one byte changed, is refused, and that unknown names are skipped.
     #[test]
     fn damage_is_noticed() {
         let text = unlike_any().text().into_bytes();

@@ -1,8 +1,9 @@
 //! The thread that publishes a database's statistics.
 //!
 //! Invariants:
-//! - After [`Publication::end`] nothing is written any more; the file is gone, unless the disk does not answer.
-//! - The directory stays locked while the thread is there: what it writes and removes is its own database's.
+//! - After [`Publication::end`] nothing more is written. The file is gone, unless the disk does not answer.
+//! - The directory stays locked while the thread exists, so the thread writes and removes only its own database's
+//!   files.
 
 use super::Database;
 use super::published::{NAME, Published, TEMPORARY, check_ours};
@@ -22,26 +23,26 @@ use std::time::Duration;
 
 /// The shortest time between two writes.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// The longest single wait; longer ones are made of several.
+/// The longest single wait. Longer waits consist of several.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// A thread that publishes a database's statistics; made by [`Database::publish_statistics`]. Dropped, it ends, and what it has published
-/// is removed; so it is when the database is closed.
+/// A thread that publishes a database's statistics. Made by [`Database::publish_statistics`]. When this is dropped,
+/// or the database is closed, the thread ends and the published file is removed.
 #[must_use = "the thread ends when this is dropped"]
 pub struct Publisher(Arc<Publication>);
 
-/// What the thread and those that may end it share.
+/// The state shared by the thread and its owners.
 pub(super) struct Publication {
     state: Mutex<State>,
     signal: Condvar,
-    /// How long is waited for the thread's end: the disk may not answer it.
+    /// How long to wait for the thread's end, because the disk may not answer the thread.
     end_wait: Duration,
 }
 
 #[derive(Default)]
 struct State {
     is_over: bool,
-    /// The thread is no more, or was never there.
+    /// The thread has ended, or never existed.
     has_ended: bool,
     error: Option<Error>,
 }
@@ -53,17 +54,21 @@ impl fmt::Debug for Publisher {
 }
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Starts a thread that writes the [`statistics`](Self::statistics) to a file in the database's directory, each time that `interval` has
-    /// passed, a hundredth of a second at least; the first time before this returns. Other processes read it by
-    /// [`tools::published`](crate::tools::published), and people by `braid stats`.
+    /// Starts a thread that writes the [`statistics`](Self::statistics) to a file in the database's directory, once
+    /// every `interval`, at least a hundredth of a second. The first write happens before this returns. Other
+    /// processes read the file with [`tools::published`](crate::tools::published), and people with `braid stats`.
     ///
-    /// The file, `statistics`, is replaced as a whole, is not synced, and belongs to no backup. It is removed when the [`Publisher`] is
-    /// dropped and when the database is closed, and stays where the process is killed. A publisher from before ends: there
-    /// is one at a time.
+    /// The file, `statistics`, is replaced as a whole and is not synced. Backups do not include it. It is removed
+    /// when the [`Publisher`] is dropped and when the database is closed. It stays if the process is killed. A
+    /// database has one publisher at a time: a new one ends the one before.
     ///
-    /// After an error the thread tries again when `interval` has passed: see [`Publisher::take_error`]. [`Error::InMemory`] for a database
-    /// without files, [`Error::ReadOnly`] for one that was opened to be read, [`Error::Storage`] if the file cannot be written or
-    /// there is a file of that name which is something else, [`Error::NoThread`] if the system refuses a thread.
+    /// After an error the thread tries again after `interval`: see [`Publisher::take_error`].
+    ///
+    /// # Errors
+    /// - [`Error::InMemory`] for a database without files.
+    /// - [`Error::ReadOnly`] for a database that was opened to be read.
+    /// - [`Error::Storage`] if the file cannot be written, or another file has its name.
+    /// - [`Error::NoThread`] if the system refuses a thread.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -111,7 +116,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 }
 
-/// What is published, and where.
+/// The statistics to publish, and their destination.
 struct Source<C: ConcurrencyControl> {
     engine: Arc<Engine<C>>,
     observer: Observer,
@@ -137,7 +142,7 @@ impl<C: ConcurrencyControl> Source<C> {
         let storage = &**self.observer.storage();
         let create = || storage.open(TEMPORARY, OpenMode::CreateNew);
         let file = match create() {
-            // An attempt before has left it.
+            // An earlier attempt has left the file.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 storage.remove(TEMPORARY)?;
                 create()?
@@ -150,7 +155,7 @@ impl<C: ConcurrencyControl> Source<C> {
     }
 }
 
-/// Removes what is published.
+/// Removes the published file.
 fn remove(storage: &dyn Storage) -> Result<()> {
     let mut removed = Ok(());
     for name in [TEMPORARY, NAME] {
@@ -163,12 +168,12 @@ fn remove(storage: &dyn Storage) -> Result<()> {
 }
 
 impl Publication {
-    /// The life of the thread.
+    /// Runs the thread.
     fn run<C: ConcurrencyControl>(&self, source: Source<C>) {
         let mut has_failed = false;
         while self.rest(source.interval) {
             let failed = self.note(|| source.publish());
-            // (Once: it is tried again after each interval.)
+            // Only once, because the thread tries again after each interval.
             if let Some(error) = failed.as_ref().filter(|_| !has_failed) {
                 event!(
                     WARN,
@@ -181,13 +186,13 @@ impl Publication {
             has_failed = failed.is_some();
         }
         self.note(|| remove(&**source.observer.storage()));
-        // The lock of the directory goes before anybody hears of it.
+        // Release the lock of the directory before the end is announced.
         drop(source);
         lock(&self.state).has_ended = true;
         self.signal.notify_all();
     }
 
-    /// Keeps the error of what was done; returns what it says, if there is one.
+    /// Keeps the error of an action, and returns its text if there is one.
     fn note(&self, act: impl FnOnce() -> Result<()>) -> Option<String> {
         let mut outcome = Ok(());
         if let Err(message) = quietly(|| outcome = act()) {
@@ -199,7 +204,7 @@ impl Publication {
         Some(text)
     }
 
-    /// Returns false if the thread is to end.
+    /// Returns false if the thread must end.
     fn rest(&self, time: Duration) -> bool {
         let mut left = time;
         let mut state = lock(&self.state);
@@ -212,7 +217,7 @@ impl Publication {
         !state.is_over
     }
 
-    /// Ends the thread, and waits for that as long as anything waits for the disk.
+    /// Ends the thread, and waits for its end for as long as other callers wait for the disk.
     pub(super) fn end(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -228,12 +233,14 @@ impl Publication {
 }
 
 impl Publisher {
-    /// The last error that it has met since this was called before: the file could not be written, or removed. It goes on after one.
+    /// Returns the last error since the previous call: the file could not be written or removed. The thread continues
+    /// after an error.
     pub fn take_error(&self) -> Option<Error> {
         lock(&self.0.state).error.take()
     }
 
-    /// Ends it, as dropping it does, and says whether all has gone well since [`take_error`](Self::take_error) was called.
+    /// Ends the thread, as dropping does. Returns the last error since [`take_error`](Self::take_error) was called,
+    /// if there is one.
     pub fn stop(self) -> Result<()> {
         self.0.end();
         self.take_error().map_or(Ok(()), Err)

@@ -1,4 +1,4 @@
-//! Tables whose names and types change, and tables that go.
+//! Renaming, retyping, clearing, dropping and migrating tables.
 
 use super::Database;
 use crate::cc::ConcurrencyControl;
@@ -9,16 +9,16 @@ use crate::table::{Definitions, Description, Key, OwnedField, Table, TableInner,
 use crate::txn::{RawTable, TableKeys, Txn, clear_table, drop_table};
 use std::ops::Bound;
 
-/// Rows that are looked at in one transaction of [`Database::migrate`].
+/// The rows that one transaction of [`Database::migrate`] looks at.
 const ROWS: usize = 256;
-/// Bytes that it writes, or those of one row, or as the log's segments allow.
+/// The bytes that one such transaction writes. One row may be longer, and small segments of the log allow less.
 const BYTES: u64 = 1 << 20;
-/// Between two events that tell how far a migration is.
+/// The time between two progress events of a migration.
 const TOLD_NS: u64 = 1_000_000_000;
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Renames a table. Handles of it stay as they are; its next opening is by the new name. [`Error::NoTable`] if there is none of the
-    /// old name, [`Error::TableExists`] if there is one of the new.
+    /// Renames a table. Its handles stay valid, and the next opening uses the new name. Returns [`Error::NoTable`] if
+    /// no table has the old name, and [`Error::TableExists`] if a table has the new one.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -40,15 +40,22 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(())
     }
 
-    /// Deletes all rows of a table, which stays, at once: by one short record of the log, however many rows there are. After a crash either
-    /// all of them are there, or none.
+    /// Deletes all rows of a table at once, and keeps the table. This writes one short record to the log, however
+    /// many rows there are. After a crash either all rows are there, or none.
     ///
-    /// Transactions that are open have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`], and nothing has
-    /// changed. Where the calling thread has one open itself, or runs this in a closure as a worker, it is [`Error::WouldDeadlock`] at
-    /// once, and nothing has changed. A frozen table is [`Error::Frozen`]. (Without a log, a checkpoint that is being
-    /// made is such a transaction.) Meanwhile and until this returns, transactions that use the table meet conflicts, and are run
-    /// again. Rows are deleted from memory one after the other, by the calling thread; then transactions have to end that have begun since. If that
-    /// fails, or the function of an index panics ([`Error::Panicked`]), transactions that use the table are answered [`Error::NotCleared`] until this has been called again.
+    /// The call waits up to a minute for open transactions to end. (Without a log, a checkpoint that is being made is
+    /// such a transaction.) Meanwhile, and until the call returns, transactions that use the table meet conflicts and
+    /// run again. The calling thread deletes the rows from memory one after the other. Then transactions that have
+    /// begun since must end. If that fails, or the function of an index panics ([`Error::Panicked`]), transactions
+    /// that use the table get [`Error::NotCleared`] until this has been called again.
+    ///
+    /// # Errors
+    /// After these errors nothing has changed.
+    ///
+    /// - [`Error::TableInUse`] if the open transactions do not end.
+    /// - [`Error::WouldDeadlock`], at once, if the calling thread has a transaction open, or runs this in a closure
+    ///   as a worker.
+    /// - [`Error::Frozen`] for a frozen table.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -60,7 +67,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn clear<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<()> {
-        // (Not by `inner`, which refuses a table that was cleared in part.)
+        // Not by `inner`, which refuses a table that was cleared in part.
         let table = table.of_database(self.engine().id)?;
         let of_indexes = || format!("the function of an index of the table {:?}", table.name());
         guarded(of_indexes, || clear_table(self.engine(), table, self.note()))?;
@@ -68,14 +75,15 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(())
     }
 
-    /// Deletes a table with all its rows and secondary indexes; otherwise as [`clear`](Self::clear). Handles of it are answered
-    /// [`Error::TableDropped`] from now on, and another table can be made under its name. [`Error::NoTable`] if there is none. If its
-    /// rows cannot be deleted, for want of memory, that is an error, and they take memory until the database is closed; but the table is gone.
+    /// Deletes a table with all its rows and secondary indexes, otherwise like [`clear`](Self::clear). From now on
+    /// its handles return [`Error::TableDropped`], and another table can be made under its name. Returns
+    /// [`Error::NoTable`] if the table does not exist. If its rows cannot be deleted for lack of memory, that is an
+    /// error: the table is gone, but the rows take memory until the database is closed.
     ///
-    /// The number of a table is not given again, for records of the log and handles from before know the table by it. Nothing looks at a table
-    /// that was dropped, but what handles lead to takes about a kilobyte of memory until the database
-    /// is closed, with a hash index or a [front](crate::Front) the room that these have grown to; and some bytes of each checkpoint, as long
-    /// as the log goes back to before the drop.
+    /// The table's number is not used again, because records of the log and old handles identify the table by it. A
+    /// dropped table is not scanned, but what handles refer to takes about a kilobyte of memory until the database is
+    /// closed, and with a hash index or a [front](crate::Front) the room that these have grown to. It also takes some
+    /// bytes of each checkpoint, as long as the log goes back to before the drop.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -95,12 +103,13 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(())
     }
 
-    /// Says that the keys and values of a table are of these types from now on. No row is changed: their bytes have to be the
-    /// encodings of these types. For types that are known to the database by the path of a Rust type, which are
-    /// [`Plain`](crate::Plain) and `Serde`, when that type has moved to another module or has got another name.
+    /// Sets the types of a table's keys and values. No row is changed: their bytes must be encodings of the new
+    /// types. Use this when a Rust type has moved to another module or was renamed, if the database knows it by its
+    /// path. These types are [`Plain`](crate::Plain) and `Serde`.
     ///
-    /// [`Error::NoTable`] if there is none, [`Error::TableMismatch`] if keys of the one type have eight bytes each and of the other have not,
-    /// [`Error::IndexedColumns`] if the table has an index by columns of the values whose type is to change.
+    /// Returns [`Error::NoTable`] if the table does not exist. Returns [`Error::TableMismatch`] if keys of only one
+    /// of the two types have eight bytes each. Returns [`Error::IndexedColumns`] if the table has an index by columns
+    /// of the values whose type would change.
     pub fn retype<K: Key, V: Value + ?Sized>(&self, table: &str) -> Result<()> {
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
@@ -124,14 +133,17 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(())
     }
 
-    /// Rewrites the rows whose values are of an earlier version of a type with `#[derive(Value)]`, and returns their number. It is not
-    /// needed for reading, which upgrades each value as it finds it: after a migration the program can do without the earlier
-    /// versions.
+    /// Rewrites the rows whose values are of an earlier version of a type with `#[derive(Value)]`, and returns their
+    /// number. Reads do not need it, because they upgrade each value they find. After a migration the program can do
+    /// without the earlier versions.
     ///
-    /// Works on the calling thread, in transactions of a few hundred rows, while other transactions go on. It may be
-    /// interrupted and called again at any time: each row says its version. In a closure that a worker runs it is
-    /// [`Error::WouldDeadlock`]. If decoding or upgrading a value panics, it is [`Error::Panicked`], and no row has changed halfway. When it returns, and no handle of the table with an earlier
-    /// type is in use, all rows are of the newest version, and the catalog no longer asks for the others.
+    /// This works on the calling thread, in transactions of a few hundred rows, while other transactions continue. It
+    /// can be interrupted and called again at any time, because each row has its version. When it returns, and no
+    /// handle of the table with an earlier type is in use, all rows are of the newest version, and the catalog no
+    /// longer requires the others.
+    ///
+    /// Returns [`Error::WouldDeadlock`] in a closure that a worker runs. Returns [`Error::Panicked`] if decoding or
+    /// upgrading a value panics. No row has changed half-way then.
     pub fn migrate<K: Key, V: OwnedField>(&self, table: Table<K, V>) -> Result<u64> {
         self.engine().check_outside()?;
         let inner = table.inner(self.engine().id)?;
@@ -175,7 +187,7 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(rewritten)
     }
 
-    /// Those of the next rows that are not of the newest version.
+    /// Returns those of the next rows that are not of the newest version.
     fn outdated<V: OwnedField>(&self, table: &TableInner, from: &Bound<Vec<u8>>) -> Result<TableKeys> {
         let is_outdated = |key: &[u8], bytes: &[u8]| Ok(renewed::<V>(table, key, bytes)?.is_some());
         self.transact(|tx| {
@@ -184,9 +196,10 @@ impl<C: ConcurrencyControl> Database<C> {
         })
     }
 
-    /// Brings the rows with these keys to the newest version, unless somebody else has meanwhile; returns how many it has.
+    /// Brings the rows with these keys to the newest version, unless another writer has done so meanwhile. Returns
+    /// how many rows it has rewritten.
     fn rewrite<V: OwnedField>(&self, table: &TableInner, raw: RawTable, keys: &[Vec<u8>]) -> Result<u64> {
-        // Whatever the log's segments are, by far as many as a transaction may write.
+        // A transaction may write far more than this, whatever the size of the log's segments.
         let bytes_max = BYTES.min(self.engine().options.log_segment_bytes / 8);
         let (mut left, mut rewritten) = (keys, 0);
         while !left.is_empty() {
@@ -215,7 +228,7 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 }
 
-/// The bytes that this value has in the newest version of its type, unless it is of that.
+/// Returns the bytes of this value in the newest version of its type. `None` if it is of that version.
 fn renewed<V: OwnedField>(table: &TableInner, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>> {
     let of_values = || format!("decoding or upgrading a value of the table {:?}", table.name());
     guarded(of_values, || renewed_by_program::<V>(table, key, bytes))

@@ -1,4 +1,4 @@
-//! Numbers that are given out once, without a row that all transactions want.
+//! Numbers that are given out once, without a row on which all transactions would conflict.
 
 use super::Database;
 use crate::cc::{ConcurrencyControl, Serializable};
@@ -11,14 +11,14 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Numbers that are reserved by one transaction.
+/// The numbers that one transaction reserves.
 const BLOCK: u64 = 1024;
 
-/// Ascending numbers, for keys of new rows; made by [`Database::sequence`].
+/// Ascending numbers, for keys of new rows. Made by [`Database::sequence`].
 ///
-/// Numbers are reserved in blocks of 1024, by a transaction of its own for each block, so [`next`](Self::next) costs a lock that
-/// is held for a moment. What is left of a block when the program ends is not given out any more: there are gaps. (After a crash it may be,
-/// as [`next`](Self::next) says.)
+/// Numbers are reserved in blocks of 1024, each by a transaction of its own, so [`next`](Self::next) costs only a
+/// lock held for a moment. Numbers left in a block when the program ends are not given out, so there are gaps. After
+/// a crash they may be given out: see [`next`](Self::next).
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -32,11 +32,11 @@ const BLOCK: u64 = 1024;
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 pub struct Sequence<K, C: ConcurrencyControl = Serializable> {
-    /// Weak, as a database that is closed gives its memory back.
+    /// Weak, so that a closed database can free its memory.
     engine: Weak<Engine<C>>,
     table: Table<K, u64>,
     key: K,
-    /// Reserved, and not given out.
+    /// Numbers that are reserved and not yet given out.
     block: Mutex<Range<u64>>,
 }
 
@@ -47,24 +47,27 @@ impl<K, C: ConcurrencyControl> fmt::Debug for Sequence<K, C> {
 }
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// The sequence whose first number that is not reserved stands in the row under `key`; without one, that is 0. A program that makes the
-    /// same sequence twice, or opens the database again, gets other numbers from each; put another number in the row to begin or to go
-    /// on elsewhere.
+    /// Returns a sequence. The row under `key` has its first number that is not reserved. Without a row, that is 0.
+    /// If a program makes the same sequence twice, or opens the database again, each gets other numbers. To begin or
+    /// continue elsewhere, put another number into the row.
     pub fn sequence<K: Key>(&self, table: Table<K, u64>, key: K) -> Sequence<K, C> {
         Sequence { engine: Arc::downgrade(self.engine()), table, key, block: Mutex::default() }
     }
 }
 
 impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
-    /// The next number. No other call gets it, of any thread, as long as the row is there. After a crash, or a kill, no number is given out
-    /// again that a durable transaction has used; one that was given out and used by nothing durable may be. Leave the row to the sequence: one that keeps it locked keeps all callers waiting.
+    /// Returns the next number. As long as the row exists, no other call of any thread gets the same number. After a
+    /// crash or a kill, a number that a durable transaction has used is not given out again. A number that no durable
+    /// transaction has used may be. Leave the row to the sequence: a transaction that locks the row keeps all callers
+    /// waiting.
     ///
-    /// Once in 1024 calls it runs a transaction on the calling thread, outside of any other one: a closure that is undone does not give its
-    /// number back. Under [`HStore`](crate::HStore) call it before the transaction that uses the number, not within: that one's
-    /// partition may be wanted.
+    /// Once in 1024 calls this runs a transaction on the calling thread, separate from any other transaction. A
+    /// closure that is undone does not give its number back. Under [`HStore`](crate::HStore) call this before the
+    /// transaction that uses the number, not within it, because the reserving transaction may need that transaction's
+    /// partition.
     ///
-    /// [`Error::Overflow`] at the end of the numbers, [`Error::Closed`] after the database has been closed; and what a transaction that changes a row
-    /// can be answered.
+    /// Returns [`Error::Overflow`] at the end of the numbers, [`Error::Closed`] after the database has been closed,
+    /// and the errors of a transaction that changes a row.
     pub fn next(&self) -> Result<u64> {
         let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
         if block.is_empty() {
@@ -73,7 +76,8 @@ impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
         Ok(block.next().expect("filled just now"))
     }
 
-    /// (It need not be durable at once: a transaction that uses one of the numbers comes later in the log.)
+    /// The reservation need not be durable at once. A transaction that uses one of the numbers comes later in the
+    /// log.
     fn reserve(&self) -> Result<Range<u64>> {
         let engine = Engine::of_open(&self.engine)?;
         let (table, key) = (self.table, &self.key);

@@ -14,18 +14,19 @@ use std::ops::AsyncFn;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the thread rests after a transaction, in times of what that has taken: it works for a quarter of the time at most.
+/// How long the thread rests after a transaction, as a multiple of the transaction's time. It works for a quarter of
+/// the time at most.
 const RESTS: u64 = 3;
-/// (The clock may have jumped.)
+/// A limit, because the clock may have jumped.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// The shortest time between two passes.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
-/// How often it is asked whether the database is there.
+/// How often the thread checks whether the database still exists.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A thread that deletes expired rows; made by [`Expiry::sweep_every`]. It ends when this is dropped, which waits for the transaction
-/// that it has open, 64 rows at most. It also ends within half a second after the database has been closed, which does not wait for
-/// it, and when the table was dropped.
+/// A thread that deletes expired rows. Made by [`Expiry::sweep_every`]. The thread ends when this is dropped. The
+/// drop waits for the thread's open transaction, of 64 rows at most. The thread also ends when the table was dropped,
+/// and within half a second after the database has been closed. Closing does not wait for it.
 #[must_use = "the thread ends when this is dropped"]
 pub struct Sweeper {
     shared: Arc<Shared>,
@@ -47,11 +48,12 @@ impl fmt::Debug for Sweeper {
 }
 
 impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expiry<K, V, C> {
-    /// Starts a thread that deletes expired rows as [`sweep`](Self::sweep) does: at once, and then each time when `interval` has passed
-    /// since it had deleted all; a millisecond at least. It works for a quarter of the time at most, and rests between its transactions.
+    /// Starts a thread that deletes expired rows like [`sweep`](Self::sweep): at once, and then each time that
+    /// `interval` has passed since it had deleted all, at least a millisecond. The thread rests between its
+    /// transactions, and works for a quarter of the time at most.
     ///
-    /// After an error it tries again when `interval` has passed: see [`Sweeper::take_error`]. [`Error::Closed`] after the
-    /// database has been closed, [`Error::NoThread`] if the system refuses a thread.
+    /// After an error it tries again after `interval`: see [`Sweeper::take_error`]. Returns [`Error::Closed`] after
+    /// the database has been closed, and [`Error::NoThread`] if the system refuses a thread.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -73,9 +75,9 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
         self.sweep_every_by(interval, None::<Alone<K, V, C>>)
     }
 
-    /// As [`sweep_every`](Self::sweep_every), and calls `with` for each row, in the transaction that deletes it: see
-    /// [`sweep_with`](Self::sweep_with). A row for which it fails stays, and is tried again each time; the last error is
-    /// [`Sweeper::take_error`]'s.
+    /// Starts a thread like [`sweep_every`](Self::sweep_every) that calls `with` for each row, in the transaction
+    /// that deletes the row: see [`sweep_with`](Self::sweep_with). If `with` fails, its row stays and is tried again
+    /// each time. [`Sweeper::take_error`] returns the last error.
     pub fn sweep_every_with<F>(&self, interval: Duration, with: F) -> Result<Sweeper>
     where
         F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()> + Send + 'static,
@@ -122,7 +124,7 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
                 Ok(()) => {}
                 Err(Error::Closed) => return,
                 Err(error) => {
-                    // (Once: it is tried again after each interval.)
+                    // Only once, because the thread tries again after each interval.
                     if !had_failed {
                         event!(
                             WARN,
@@ -146,7 +148,7 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
         }
     }
 
-    /// Deletes all that has expired by now.
+    /// Deletes everything that has expired by now.
     fn pass<F>(&self, shared: &Shared, with: Option<&F>) -> Result<()>
     where
         F: for<'t> AsyncFn(&'t Txn<C>, &K, V::View<'t>) -> Result<()>,
@@ -167,7 +169,7 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
         pass.failure.map_or(Ok(()), Err)
     }
 
-    /// Returns false if the thread is to end.
+    /// Returns false if the thread must end.
     fn rest(&self, time: Duration, shared: &Shared) -> bool {
         let mut left = time;
         let mut is_dropped = lock(&shared.is_dropped);
@@ -181,13 +183,13 @@ impl<K: Key + 'static, V: Value + ?Sized + 'static, C: ConcurrencyControl> Expir
 }
 
 impl Sweeper {
-    /// How many rows it has deleted so far.
+    /// Returns how many rows it has deleted so far.
     pub fn deleted(&self) -> u64 {
         self.shared.deleted.load(Ordering::Relaxed)
     }
 
-    /// The last error that it has met since this was called before. It goes on after most: a table that is frozen may be thawed, and a
-    /// full disk get room. A panic of the closure that says when a row expires is [`Error::Panicked`].
+    /// Returns the last error since the previous call. The thread continues after most errors: a frozen table may be
+    /// thawed, and a full disk may get room. A panic of the closure that gives a row's expiry is [`Error::Panicked`].
     pub fn take_error(&self) -> Option<Error> {
         lock(&self.shared.error).take()
     }
@@ -197,7 +199,7 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         *lock(&self.shared.is_dropped) = true;
         self.shared.signal.notify_all();
-        // (It may go with what the closure owns, on the thread itself: that one ends by itself.)
+        // This may be dropped by the thread itself, with what the closure owns. The thread then ends by itself.
         self.thread.join(|| false); // it has kept its errors
     }
 }

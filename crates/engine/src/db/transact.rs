@@ -6,14 +6,17 @@ use crate::error::Result;
 use crate::txn::{Transaction, run_calls};
 
 impl<C: ConcurrencyControl> Database<C> {
-    /// Runs a transaction of plain calls on the calling thread, and commits it. After a conflict the closure runs again, as often
-    /// as [`Options::retries_max`](crate::Options::retries_max) says; any other error of the closure undoes the transaction and is returned.
-    /// Before it runs again, the transaction that was in its way is waited for, if that stays open: after
-    /// [`Options::lock_wait_ms`](crate::Options::lock_wait_ms) the answer is [`Error::LockTimeout`](crate::Error::LockTimeout), which names the
-    /// row and its holder. (So the closure must not write a row that a transaction of the calling thread holds.)
+    /// Runs a transaction of plain calls on the calling thread, and commits it. After a conflict the closure runs
+    /// again, up to [`Options::retries_max`](crate::Options::retries_max) times. Any other error of the closure
+    /// undoes the transaction and is returned.
     ///
-    /// [`run`](Self::run) interleaves transactions and is faster where there are several; this one needs no worker threads
-    /// and no `async`.
+    /// Before the closure runs again, the call waits for the conflicting transaction, if that stays open. After
+    /// [`Options::lock_wait_ms`](crate::Options::lock_wait_ms) it returns
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout), which names the row and its holder. The closure must
+    /// therefore not write a row that a transaction of the calling thread holds.
+    ///
+    /// [`run`](Self::run) interleaves transactions, and is faster if there are several. This call needs no worker
+    /// threads and no `async`.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};

@@ -1,4 +1,5 @@
-//! A worker that the calling thread drives: streams of transactions, and transactions spawned among a thread's other work.
+//! A worker that the calling thread drives, for streams of transactions and for transactions spawned among other
+//! work.
 
 use super::known;
 use crate::cc::{ConcurrencyControl, Serializable};
@@ -11,11 +12,12 @@ use crate::txn::{Closure, Each, Txn, WorkerHost, run_in_turn, run_to_commit};
 use std::fmt;
 use std::ops::{AsyncFn, AsyncFnMut, Deref, DerefMut};
 
-/// A worker of the calling thread's own: for a stream of transactions ([`run_each`](Self::run_each) and the other `run`s), whose
-/// closures may borrow from the caller; or for transactions that are [spawned](Self::spawn) among the thread's other work. Closures
-/// need not be `Send`.
+/// A worker of the calling thread. Use it for a stream of transactions ([`run_each`](Self::run_each) and the other
+/// `run`s), whose closures may borrow from the caller, or for transactions [spawned](Self::spawn) among the thread's
+/// other work. Closures need not be `Send`.
 ///
-/// A stream has the worker to itself: it panics if spawned transactions are open, or wait for a place.
+/// # Panics
+/// A stream panics if spawned transactions are open or wait for a place. It needs the worker for itself.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -41,7 +43,7 @@ impl<C: ConcurrencyControl, S: Suspend> fmt::Debug for Worker<C, S> {
     }
 }
 
-/// A worker while it runs, on a thread that knows it.
+/// A worker while it runs, on a thread that is marked as a worker's.
 struct Running<'w, C: ConcurrencyControl, S: Suspend> {
     inner: &'w mut exec::Worker<WorkerHost<C>, S>,
     _inside: Inside,
@@ -67,8 +69,8 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         Running { inner: &mut self.inner, _inside: Inside::of(engine) }
     }
 
-    /// One closure over a stream of inputs, a transaction each; results go to `sink` as transactions
-    /// end. No queue, no type erasure, no allocation.
+    /// Runs one closure over a stream of inputs, each in a transaction of its own. `sink` gets the results as
+    /// transactions end. There is no queue, no type erasure and no allocation.
     pub fn run_each<I, R>(
         &mut self,
         inputs: impl IntoIterator<Item = I>,
@@ -82,9 +84,9 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         );
     }
 
-    /// As [`run_each`](Self::run_each), with what the worker should know of each transaction before it starts. Two
-    /// whose hints overlap are not open together, and run in the order of the inputs: so they do not conflict. Up to
-    /// 64 inputs that have to wait are put aside, while later ones go on.
+    /// Runs a stream like [`run_each`](Self::run_each), with a hint for each transaction. Transactions whose hints
+    /// overlap are not open together and run in the order of the inputs, so they do not conflict. Up to 64 inputs
+    /// that have to wait are put aside, while later ones continue.
     ///
     /// ```
     /// # use braiddb::worker::Hint;
@@ -120,7 +122,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         );
     }
 
-    /// A stream of closures of one type.
+    /// Runs a stream of closures of one type.
     pub fn run_all<F, R>(&mut self, closures: impl IntoIterator<Item = F>, mut sink: impl FnMut(Result<R>))
     where
         F: AsyncFnMut(&Txn<C>) -> Result<R>,
@@ -132,7 +134,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         );
     }
 
-    /// One transaction, here and now.
+    /// Runs one transaction, and returns its result.
     pub fn run<R>(&mut self, closure: impl AsyncFnMut(&Txn<C>) -> Result<R>) -> Result<R> {
         let mut got = None;
         self.inner.set_alone(true);
@@ -141,17 +143,17 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         got.expect("run_all has run it")
     }
 
-    /// Has the worker run a transaction, among others, when it is driven: by [`step`](Self::step), [`round`](Self::round) or
-    /// [`run_rounds`](Self::run_rounds). It begins in a free place of the batch if there is one, or waits for one; they
-    /// begin in the order in which they were spawned. A transaction that awaits something outside the engine gives up its
-    /// place. `end` is called with its result, in a later call of the worker.
+    /// Adds a transaction, which runs among others when the worker is driven by [`step`](Self::step),
+    /// [`round`](Self::round) or [`run_rounds`](Self::run_rounds). It begins in a free place of the batch, or waits
+    /// for one. Transactions begin in the order in which they were spawned. A transaction that awaits something
+    /// outside the engine gives up its place. A later call of the worker calls `end` with the result.
     ///
-    /// Returns a name for [`cancel`](Self::cancel). A transaction that is cancelled, or dropped with the worker before it
-    /// has ended, is undone, and `end` is not called.
+    /// Returns a name for [`cancel`](Self::cancel). If the transaction is cancelled, or dropped with the worker
+    /// before it has ended, it is undone and `end` is not called.
     ///
-    /// Errors: [`Error::QueueFull`] where [`queued_max`](crate::worker::WorkerOptions::queued_max) transactions wait already, and
-    /// [`Error::OutOfMemory`] where the memory limit leaves no room for one more. Then `closure` and `end` have been
-    /// dropped, and nothing else has happened.
+    /// Returns [`Error::QueueFull`] if [`queued_max`](crate::worker::WorkerOptions::queued_max) transactions are
+    /// already waiting, and [`Error::OutOfMemory`] if the memory limit leaves no room for another. Then `closure` and
+    /// `end` have been dropped, and nothing else has happened.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -181,8 +183,8 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.spawn_future(move |txn| run_to_commit(txn, Closure(closure), retries_max), end)
     }
 
-    /// As [`spawn`](Self::spawn), with what the worker should know of the transaction before it starts. It waits for its
-    /// turn when it has a place, which it gives up until then: of those whose hints overlap, in the order of spawning.
+    /// Adds a transaction like [`spawn`](Self::spawn), with a hint. When it has a place it waits for its turn, and
+    /// gives up the place until then. Transactions whose hints overlap run in the order of spawning.
     pub fn spawn_hinted<R: 'static>(
         &mut self,
         hint: Hint,
@@ -193,7 +195,7 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.spawn_future(move |txn| run_in_turn(txn, hint, Closure(closure), retries_max), end)
     }
 
-    /// Spawns what `make` makes: a future that gives the transaction to nobody else.
+    /// Spawns the future that `make` returns. It must give the transaction to no other code.
     fn spawn_future<R: 'static, D: Future<Output = Result<R>> + 'static>(
         &mut self,
         make: impl FnOnce(&'static TxnState<C>) -> D + 'static,
@@ -207,26 +209,26 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         })
     }
 
-    /// The place, in the order of all commits of the database, of the last transaction that this worker has
-    /// committed; for one that has written nothing, that of the last commit it may have seen, or a moment
-    /// later. When [`step`](Self::step) answers [`Step::Ended`] it is that transaction's.
+    /// Returns the place, in the order of all commits of the database, of the last transaction that this worker has
+    /// committed. For a transaction that has written nothing, this is the place of the last commit that it may have
+    /// seen, or a moment later. After [`step`](Self::step) returns [`Step::Ended`], it is that transaction's place.
     pub fn last_commit_timestamp(&self) -> u64 {
         self.inner.host().context().last_commit.get()
     }
 
-    /// Looks at one open transaction, as the policy picks: the unit that a scheduler outside deals in.
+    /// Looks at one open transaction, chosen by the policy. This is the unit of work for an external scheduler.
     pub fn step(&mut self) -> Step {
         self.inside().attended(exec::Worker::step)
     }
 
-    /// Looks at every open transaction once; returns true if one of them moved.
+    /// Looks at every open transaction once. Returns true if one of them moved.
     pub fn round(&mut self) -> bool {
         self.inside().attended(exec::Worker::round)
     }
 
-    /// Goes round until nothing moves, `rounds_max` times at most: so that a thread with sockets of its own comes back to
-    /// these, however many transactions there are. A transaction that is run again and again, because another one holds what
-    /// it needs, moves in every round.
+    /// Runs rounds until nothing moves, at most `rounds_max`. A thread with sockets of its own returns to them,
+    /// however many transactions there are. A transaction that runs again and again, because another holds what it
+    /// needs, moves in every round.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -252,23 +254,25 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.inside().attended(|worker| worker.run_rounds(rounds_max))
     }
 
-    /// The file descriptor that wakes the calling thread for the worker, to be waited for together with sockets: see
-    /// [`prepare_to_sleep`](Self::prepare_to_sleep). It is made by the first call. Error: [`Error::NoDescriptor`]; on Windows
-    /// always.
+    /// Returns the file descriptor that wakes the calling thread for the worker, to be polled together with sockets:
+    /// see [`prepare_to_sleep`](Self::prepare_to_sleep). The first call makes it. Returns [`Error::NoDescriptor`] if
+    /// the system refuses one, and always on Windows.
     pub fn wake_fd(&mut self) -> Result<WakeFd> {
         self.inner.wake_fd().map_err(|error| Error::NoDescriptor { reason: error.to_string() })
     }
 
-    /// Says whether the calling thread may wait for sockets, and for how long. It cleans up first, a bounded amount. Where
-    /// the answer is [`Sleep::UntilWoken`], the [descriptor](Self::wake_fd) becomes readable as soon as there is something
-    /// to do: a waker of a transaction was called, from any thread; a row that one waits for was released; a result
-    /// that was held back is due. The answer says as well when the worker has to be called at the latest: when a wait for
-    /// a row times out, or to clean up again.
+    /// Returns whether the calling thread may wait for sockets, and for how long. It first cleans up a bounded
+    /// amount.
     ///
-    /// Nothing but the wait comes between this call and the end of the wait. The next call of the worker ends the sleep, and
-    /// resets the descriptor. While the worker is not asleep nothing is written to it.
+    /// After [`Sleep::UntilWoken`], the [descriptor](Self::wake_fd) becomes readable as soon as there is something to
+    /// do: a transaction's waker was called, from any thread; a row that a transaction waits for was released; or a
+    /// result that was held back is due. The answer also gives the latest time to call the worker: when a wait for a
+    /// row times out, or to clean up again.
     ///
-    /// Before the descriptor was asked for, the answer is always [`Sleep::NotNow`].
+    /// Do nothing except the wait between this call and the end of the wait. The next call of the worker ends the
+    /// sleep, and resets the descriptor. While the worker is not asleep, nothing is written to the descriptor.
+    ///
+    /// Before the first call of [`wake_fd`](Self::wake_fd), the answer is always [`Sleep::NotNow`].
     ///
     /// ```ignore-windows
     /// # use braiddb::{Database, Error, Options, Table};
@@ -309,53 +313,54 @@ impl<C: ConcurrencyControl, S: Suspend> Worker<C, S> {
         self.inside().attended(exec::Worker::prepare_to_sleep)
     }
 
-    /// Cleans up a bounded amount; returns true if there is more to do.
+    /// Cleans up a bounded amount. Returns true if there is more to do.
     pub fn maintain(&mut self) -> bool {
         self.inside().attended(exec::Worker::maintain)
     }
 
-    /// Drops a spawned transaction: it is undone, or if it waits for a place, never begins. Returns false if it has ended
-    /// or is about to: it commits, or what it has read is checked before its error is answered.
+    /// Cancels a spawned transaction. It is undone, or never begins if it waits for a place. Returns false if it has
+    /// ended or is about to: it is committing, or its reads are being checked before its error is returned.
     pub fn cancel(&mut self, spawned: Spawned) -> bool {
         self.inside().attended(|worker| worker.cancel(spawned))
     }
 
-    /// Transactions that have ended, and whose results are held back until it is known that they last.
+    /// Returns the number of transactions that have ended and whose results are held back until it is known that they
+    /// last.
     pub fn held(&self) -> usize {
         self.inner.held()
     }
 
-    /// Transactions open.
+    /// Returns the number of open transactions.
     pub fn open(&self) -> usize {
         self.inner.open()
     }
 
-    /// Spawned transactions that wait for a place.
+    /// Returns the number of spawned transactions that wait for a place.
     pub fn queued(&self) -> usize {
         self.inner.queued()
     }
 
-    /// No place is free: a transaction that is spawned now waits.
+    /// Returns true if no place is free. A transaction spawned now waits.
     pub fn is_full(&self) -> bool {
         self.inner.is_full()
     }
 
-    /// Transactions to keep open at once, from now on: 1 to the `batch_max` that it was made with.
+    /// Sets how many transactions to keep open at once: 1 to the `batch_max` that the worker was made with.
     pub fn set_batch(&mut self, batch: impl Into<BatchSize>) {
         self.inner.set_batch(batch);
     }
 
-    /// When places are filled again, from now on.
+    /// Sets when places are filled again.
     pub fn set_refill(&mut self, refill: Refill) {
         self.inner.set_refill(refill);
     }
 
-    /// How often a transaction is run again after a conflict, from now on.
+    /// Sets how often a transaction runs again after a conflict.
     pub fn set_retries_max(&mut self, retries_max: u32) {
         self.retries_max = retries_max;
     }
 
-    /// Changes that wait to be cleaned up by this worker, or by any.
+    /// Returns the number of changes that wait to be cleaned up by this worker or by any.
     pub fn garbage(&self) -> usize {
         let context = self.inner.host().context();
         C::garbage(&context.engine.shared, &context.worker) + context.local.pending()

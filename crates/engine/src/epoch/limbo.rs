@@ -1,11 +1,11 @@
-//! What is retired and not yet reclaimed, by one participant.
+//! The objects that one participant has retired and not yet reclaimed.
 
 use super::Reclaim;
 use std::collections::VecDeque;
 
 /// One deferred reclamation.
 pub(super) struct Retired {
-    /// The participant's announcement when it was retired: `r` of the module head.
+    /// The participant's announcement when the object was retired: `r` in the head of `epoch`.
     pub(super) stamp: u64,
     pub(super) p: *mut u8,
     pub(super) word: u64,
@@ -15,12 +15,12 @@ pub(super) struct Retired {
 // SAFETY: the caller of `retire` promises that the reclamation may run on any participant's thread.
 unsafe impl Send for Retired {}
 
-/// A queue of deferred reclamations, mostly in the order of stamps. An adopted one may stand
-/// behind younger ones, and waits longer than it had to.
+/// A queue of deferred reclamations, mostly in the order of stamps. An adopted object may stand behind younger ones,
+/// and then waits longer than necessary.
 #[derive(Default)]
 pub(super) struct Limbo(VecDeque<Retired>);
 
-/// A queue that was this long gives its own memory back when it is empty.
+/// A queue whose capacity exceeds this gives its own memory back when it is empty.
 const KEPT_CAPACITY: usize = 4096;
 
 impl Limbo {
@@ -29,7 +29,7 @@ impl Limbo {
         self.0.push_back(retired);
     }
 
-    /// The first, if its stamp is below `end`.
+    /// Removes and returns the first object, if its stamp is below `end`.
     #[inline]
     pub(super) fn pop_below(&mut self, end: u64) -> Option<Retired> {
         let due = self.0.front().is_some_and(|first| first.stamp < end);

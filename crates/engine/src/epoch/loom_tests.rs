@@ -1,5 +1,5 @@
-//! The epochs under weak memory: what is reclaimed has been read for the last time before, in the order that the
-//! processor keeps and not only in that of the clock.
+//! The epochs under weak memory. The last read of an object comes before its reclamation in the order that the
+//! processor keeps, not only in time.
 
 use super::{Epochs, Local};
 use crate::memory::Memory;
@@ -10,10 +10,10 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::OnceLock;
 
-/// One for all models, which do not look at it: too large for the stacks that they run on.
+/// One account for all models, which do not look at it. It is too large for the stacks that they run on.
 static MEMORY: OnceLock<Arc<Memory>> = OnceLock::new();
 
-/// Whether an object has been reclaimed. The checker sees who reads it, and who writes it, unordered.
+/// Whether an object has been reclaimed. The checker reports an unordered read and write of it.
 struct Object(UnsafeCell<bool>);
 
 struct Model {
@@ -22,7 +22,7 @@ struct Model {
     epochs: Arc<Epochs>,
     memory: Arc<Memory>,
 }
-// SAFETY: that objects are not touched by two threads at once is what is checked.
+// SAFETY: that no two threads touch an object at once is what the test checks.
 unsafe impl Sync for Model {}
 // SAFETY: as above.
 unsafe impl Send for Model {}
@@ -37,21 +37,21 @@ impl Model {
         })
     }
 
-    /// An operation that reads the present object.
+    /// Runs an operation that reads the present object.
     fn read(&self, local: &Local) {
         local.enter();
         let object = &self.objects[self.present.load(Ordering::Acquire)];
-        // SAFETY: it may be read inside the epoch; that is what is checked.
+        // SAFETY: the object may be read inside the epoch; that is what the test checks.
         object.0.with(|is_reclaimed| assert!(!unsafe { *is_reclaimed }, "used after reclamation"));
         local.leave();
     }
 
-    /// Replaces the object and does all that can be done to have the old one reclaimed.
+    /// Replaces the object and does everything to have the old one reclaimed.
     fn replace(&self, local: &Local) {
         local.enter();
         let old = self.present.swap(1, Ordering::AcqRel);
         let object = (&raw const self.objects[old]).cast::<u8>().cast_mut();
-        // SAFETY: nobody finds the object any more; `reclaim` may run on any thread.
+        // SAFETY: no thread finds the object any more, and `reclaim` may run on any thread.
         unsafe { local.retire(object, 0, reclaim) };
         local.leave();
         for _ in 0..3 {
@@ -61,13 +61,13 @@ impl Model {
 }
 
 unsafe fn reclaim(_: &Local, object: *mut u8, _: u64) {
-    // SAFETY: of a model that its threads hold.
+    // SAFETY: the object is part of a model that its threads hold.
     let object = unsafe { &*object.cast::<Object>() };
-    // SAFETY: nobody reads it any more; that is what is checked.
+    // SAFETY: no thread reads the object any more; that is what the test checks.
     object.0.with_mut(|is_reclaimed| unsafe { *is_reclaimed = true });
 }
 
-/// Proves that an object is not reclaimed while it is read, nor without being ordered after that.
+/// Proves that the reclamation of an object is ordered after every read of it.
 #[test]
 fn readers_come_first() {
     MEMORY.get_or_init(|| Memory::new(1 << 20)); // here, on a large stack

@@ -1,8 +1,7 @@
-//! A model of the epochs: every load, store and lock is a place where another thread may go on.
+//! A model of the epochs: another thread may go on at every load, store and lock.
 //!
-//! A cell names the present object. Writers replace and retire it; readers load its name and look
-//! whether it was reclaimed meanwhile. The same model with a planted error must fail, which shows
-//! that it looks closely enough.
+//! A cell names the present object. Writers replace and retire it. Readers load its name and look whether the object
+//! was reclaimed meanwhile. The same model with a planted error must fail, which shows that it looks closely enough.
 
 use super::{Epochs, GRACE, Local};
 use crate::memory::Memory;
@@ -23,7 +22,7 @@ struct Model {
 }
 
 unsafe fn mark(_: &Local, p: *mut u8, _: u64) {
-    // SAFETY: the flag is in a model that its threads hold.
+    // SAFETY: the flag is part of a model that its threads hold.
     let twice = unsafe { &*p.cast::<AtomicBool>() }.swap(true, Ordering::SeqCst);
     assert!(!twice, "reclaimed twice");
 }
@@ -46,11 +45,11 @@ impl Model {
     fn replace(&self, local: &Local) {
         let old = self.present.swap(self.fresh.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
         let flag = (&raw const self.reclaimed[old]).cast::<u8>().cast_mut();
-        // SAFETY: `mark` may run on any thread; the cell does not name the object any more.
+        // SAFETY: `mark` may run on any thread, and the cell does not name the object any more.
         unsafe { local.retire(flag, 0, mark) };
     }
 
-    /// Starts an operation each turn and ends it the turn after, so that two overlap.
+    /// Starts an operation each turn and ends it one turn later, so that two overlap.
     fn read<const GRACE_EPOCHS: u64>(&self) {
         let local = Local::new(&self.epochs, &self.memory);
         local.enter();
@@ -78,7 +77,7 @@ impl Model {
     }
 }
 
-/// Two writers, of which one may be wrong, and two readers.
+/// Runs two writers, one of which may be wrong, and two readers.
 fn run<const GRACE_EPOCHS: u64, const LOOK_AGAIN: bool>() {
     let model = Model::new();
     let spawn = |work: fn(&Model)| {
@@ -92,7 +91,7 @@ fn run<const GRACE_EPOCHS: u64, const LOOK_AGAIN: bool>() {
         spawn(Model::read::<GRACE_EPOCHS>),
     ];
     threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model failed"));
-    // All have left, and their orphans are adopted: nothing is kept for ever.
+    // All participants have left, and their orphans are adopted: nothing is kept for ever.
     let last = Local::new(&model.epochs, &model.memory);
     (0..4).for_each(|_| last.refresh(None));
     let present = model.present.load(Ordering::SeqCst);
@@ -102,7 +101,7 @@ fn run<const GRACE_EPOCHS: u64, const LOOK_AGAIN: bool>() {
 }
 
 impl Model {
-    /// Reads an object, pauses, and looks at it again if it may; or although it may not.
+    /// Reads an object, pauses, and looks at it again. Without `HEEDS` it looks even if it must not.
     fn read_and_pause<const HEEDS: bool>(&self) {
         let local = Local::new(&self.epochs, &self.memory);
         for _ in 0..2 {
@@ -121,7 +120,7 @@ impl Model {
     }
 }
 
-/// A writer, one reader that pauses, and one that does not.
+/// Runs a writer, a reader that pauses, and a reader that does not.
 fn run_with_pauses<const HEEDS: bool>() {
     let model = Model::new();
     let spawn = |work: fn(&Model)| {
@@ -136,14 +135,14 @@ fn run_with_pauses<const HEEDS: bool>() {
     threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model failed"));
 }
 
-/// Proves that a participant that pauses and is not revoked finds what it has read as it was.
+/// Proves that a paused participant that is not revoked finds what it has read unchanged.
 #[test]
 fn pauses() {
     check(RandomScheduler::new(SCHEDULES), run_with_pauses::<true>);
     check(PctScheduler::new(4, SCHEDULES), run_with_pauses::<true>);
 }
 
-/// Proves that a participant that pauses holds up none that has waited for long.
+/// Proves that a paused participant does not hold up one that has waited for long.
 #[test]
 fn pauses_hold_nobody_up() {
     check(RandomScheduler::new(SCHEDULES), || {
@@ -168,7 +167,7 @@ fn planted_unheeded_revocation() {
     check(PctScheduler::new(4, SCHEDULES), run_with_pauses::<false>);
 }
 
-/// The model checker's atomics are large, and an account has many.
+/// Runs a model on a stack that is large enough: the model checker's atomics are large, and an account has many.
 fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
     let mut config = Config::new();
     config.stack_size = 1 << 20;
@@ -177,8 +176,8 @@ fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
     assert_eq!(schedules, SCHEDULES, "all schedules were tried");
 }
 
-/// Proves over many random schedules that no operation sees a reclaimed object, and that all
-/// retired objects are reclaimed once, in the end.
+/// Proves over many random schedules that no operation sees a reclaimed object, and that every retired object is
+/// reclaimed exactly once in the end.
 #[test]
 fn epochs_random() {
     check(RandomScheduler::new(SCHEDULES), run::<GRACE, true>);
@@ -190,7 +189,7 @@ fn epochs_few_switches() {
     check(PctScheduler::new(4, SCHEDULES), run::<GRACE, true>);
 }
 
-/// Proves that the model notices reclamation after no grace.
+/// Proves that the model notices reclamation without a grace.
 #[test]
 #[should_panic(expected = "used after reclamation")]
 fn planted_no_grace() {

@@ -11,7 +11,7 @@ fn database() -> (Arc<Epochs>, Arc<Memory>) {
 
 /// Counts its calls in the `AtomicU64` at `p`.
 unsafe fn count(_: &Local, p: *mut u8, word: u64) {
-    // SAFETY: the tests retire pointers to counters that outlive the participants.
+    // SAFETY: the tests retire pointers to counters, which outlive the participants.
     unsafe { &*p.cast::<AtomicU64>() }.fetch_add(word, Ordering::Relaxed);
 }
 
@@ -21,7 +21,7 @@ fn retire_count(local: &Local, counter: &AtomicU64) {
     unsafe { local.retire(p, 1, count) };
 }
 
-/// Proves that a participant alone reclaims what it retired after its operations are over, not before.
+/// Proves that a lone participant reclaims its retired objects after its operations are over, not before.
 #[test]
 fn reclaims_after_grace() {
     let (epochs, memory) = database();
@@ -41,7 +41,7 @@ fn reclaims_after_grace() {
     local.leave();
 }
 
-/// Proves that an operation of another participant holds reclamation back until it ends.
+/// Proves that another participant's operation holds reclamation back until it ends.
 #[test]
 fn waits_for_others() {
     let (epochs, memory) = database();
@@ -64,7 +64,7 @@ fn waits_for_others() {
     writer.leave();
 }
 
-/// Proves that an operation started later does not hold reclamation back once older ones end.
+/// Proves that an operation that started later does not hold reclamation back once the older ones have ended.
 #[test]
 fn operations_overlap() {
     let (epochs, memory) = database();
@@ -93,7 +93,7 @@ fn works_while_left() {
     assert_eq!(counter.load(Ordering::Relaxed), 1);
 }
 
-/// Proves that what a participant leaves behind is reclaimed by others, and by nobody too early.
+/// Proves that other participants reclaim what a participant leaves behind, and not too early.
 #[test]
 fn orphans_are_adopted() {
     let (epochs, memory) = database();
@@ -111,7 +111,7 @@ fn orphans_are_adopted() {
     assert_eq!((counter.load(Ordering::Relaxed), heir.pending()), (1000, 0));
 }
 
-/// Proves that a participant that leaves with much retired leaves that to others, and one with little keeps it.
+/// Proves that a participant that leaves with much retired hands it to others, and one with little keeps it.
 #[test]
 fn much_is_left_to_others() {
     const BYTES: u64 = 16 << 10;
@@ -122,7 +122,7 @@ fn much_is_left_to_others() {
         leaver.enter();
         for _ in 0..count {
             let p = leaver.allocate(BYTES as usize).expect("memory");
-            // SAFETY: nothing reaches it.
+            // SAFETY: no thread reaches it.
             unsafe { leaver.retire_version(p, BYTES) };
         }
         leaver.leave();
@@ -136,7 +136,7 @@ fn much_is_left_to_others() {
     assert_eq!((other.pending(), other.awaits_memory()), (0, false));
 }
 
-/// Proves that one refresh reclaims a bounded number, and a backlog goes all the same.
+/// Proves that one refresh reclaims a bounded number of objects, and a backlog still shrinks to nothing.
 #[test]
 fn work_is_bounded() {
     let (epochs, memory) = database();
@@ -153,7 +153,8 @@ fn work_is_bounded() {
     assert_eq!(last, 10_000);
 }
 
-/// Proves that what waits is at most twice what is retired between two refreshes: what its grace takes.
+/// Proves that the objects that wait are at most twice those that are retired between two refreshes, which their grace
+/// takes.
 #[test]
 fn what_waits_follows_what_comes() {
     const EACH: usize = 2000;
@@ -173,11 +174,11 @@ fn reclamations_call_back() {
     thread_local!(static FREED: Cell<u64> = const { Cell::new(0) });
     unsafe fn again(local: &Local, p: *mut u8, word: u64) {
         if word > 0 {
-            // SAFETY: nobody but these tests knows of the object.
+            // SAFETY: only these tests know of the object.
             unsafe { local.retire(p, word - 1, again) };
         } else {
             FREED.set(FREED.get() + 1);
-            // SAFETY: allocated below with 100 bytes, and this is its end.
+            // SAFETY: the object was allocated below with 100 bytes, and this is its last use.
             unsafe { local.free(p, 100) };
         }
     }
@@ -214,7 +215,7 @@ fn moves_between_threads() {
     assert_eq!(local.pending(), 0);
 }
 
-/// Proves that retired objects and participants left over at the end are not reclaimed twice or touched.
+/// Proves that retired objects and participants left at the end are neither reclaimed twice nor touched.
 #[test]
 fn may_end_with_something_retired() {
     let (epochs, memory) = database();
@@ -248,7 +249,7 @@ impl Stress {
         p
     }
 
-    /// All words of an object are equal, and not what freed memory is filled with.
+    /// Checks that all words of an object are equal, and differ from the filling of freed memory.
     fn check(p: *const u64) {
         for word in (1..OBJECT_BYTES / 8).rev() {
             // SAFETY: an operation that started before the load of `p` is in flight.
@@ -258,7 +259,7 @@ impl Stress {
         }
     }
 
-    /// A worker that keeps two operations in flight, each holding what it read, and swaps now and then.
+    /// Runs a worker that keeps two operations in flight, each holding what it read, and swaps now and then.
     fn work(&self, seed: u64, writes: bool) {
         let local = Local::new(&self.epochs, &self.memory);
         let mut random = seed;
@@ -276,7 +277,7 @@ impl Stress {
             held[turn as usize % 2] = (local.now(), cell.load(Ordering::Acquire));
             if writes {
                 let old = cell.swap(Self::object(&local, turn), Ordering::AcqRel);
-                // SAFETY: unlinked by the swap, by this participant alone.
+                // SAFETY: the swap has unlinked it, and only this participant did so.
                 unsafe { local.retire(old.cast(), OBJECT_BYTES as u64, free_versions) };
             }
             match random >> 60 {
@@ -293,8 +294,7 @@ impl Stress {
     }
 }
 
-/// Proves that readers never see reclaimed memory while writers swap, retire and end, and that
-/// memory stays bounded.
+/// Proves that readers never see reclaimed memory while writers swap, retire and end, and that memory stays bounded.
 #[test]
 fn stress() {
     let (epochs, memory) = (Epochs::new(), Memory::new(64 << 20));

@@ -1,4 +1,4 @@
-//! What blocks a thread, and what belongs to one: std's, or a model checker's where that schedules.
+//! Threads and what blocks them: std's, or those of a model checker when it schedules.
 
 #[cfg(braid_loom)]
 pub(crate) use loom::{
@@ -23,10 +23,10 @@ use std::time::Duration;
 /// How often a waiting thread looks before it blocks. The model checker would only waste schedules on it.
 pub(crate) const SPINS: u32 = if cfg!(any(braid_shuttle, braid_loom)) { 1 } else { 2000 };
 
-/// After so many looks it lets another thread have the processor, which may be the one that it waits for.
+/// After so many looks the thread yields the processor, perhaps to the thread that it waits for.
 pub(crate) const SPINS_PER_YIELD: u32 = 64;
 
-/// Parks the thread for so long at most; in a model, where no time passes, until it is unparked.
+/// Parks the thread for this long at most. In a model, where no time passes, parks it until it is unparked.
 pub(crate) fn park_timeout(at_most: Duration) {
     #[cfg(not(any(braid_shuttle, braid_loom)))]
     thread::park_timeout(at_most);
@@ -37,7 +37,7 @@ pub(crate) fn park_timeout(at_most: Duration) {
     }
 }
 
-/// Waits on `condition`; spurious returns are possible. As with `lock`, poisoning tells nothing.
+/// Waits on `condition`. May return spuriously. As with `lock`, poisoning means nothing.
 pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

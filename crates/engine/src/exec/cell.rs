@@ -1,8 +1,9 @@
-//! Memory for one future of any type: in place if it fits, else in a buffer of its own, which is kept for the
-//! next one. The only place where a future's type is erased.
+//! Memory for one future of any type. A future that fits is stored in place, others in a buffer, which is kept for
+//! the next future. A future's type is erased only here.
 //!
-//! Invariants: `vtable` is set exactly while a future is there, and is that future's. The cell does not move
-//! while it holds one.
+//! Invariants:
+//! - `vtable` is set exactly while a future is there, and is that future's.
+//! - The cell does not move while it holds a future.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, UnsafeCell};
@@ -13,9 +14,9 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
-/// Bytes of a future kept in the slot.
+/// The bytes of a future that are kept in the slot.
 pub(crate) const INLINE_BYTES: usize = 512;
-/// A larger buffer is given back when its future goes, so that one huge future does not hold memory for ever.
+/// A larger buffer is freed with its future, so that one huge future does not hold memory forever.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 #[repr(C, align(64))]
@@ -70,7 +71,7 @@ impl FutureCell {
     /// Puts a future in, to be polled by `poll_as`.
     ///
     /// # Safety
-    /// The cell is empty and stays where it is; it is cleared before anything that `future` borrows ends.
+    /// The cell is empty and does not move. It is cleared before anything that `future` borrows ends.
     #[inline(always)]
     pub(crate) unsafe fn put<F: Future>(&self, future: F) {
         // SAFETY: as the caller promises.
@@ -80,7 +81,7 @@ impl FutureCell {
     /// Puts a future in, to be polled by `poll`.
     ///
     /// # Safety
-    /// As `put`.
+    /// As for `put`.
     pub(crate) unsafe fn put_erased<F: Future<Output = ()>>(&self, future: F) {
         // SAFETY: as the caller promises.
         unsafe { self.put_with(future, &Of::<F>::ERASED) }
@@ -97,7 +98,7 @@ impl FutureCell {
         self.vtable.set(Some(vtable));
     }
 
-    /// Polls the `F` that is there.
+    /// Polls the `F` in the cell.
     ///
     /// # Safety
     /// An `F` is there, and no other poll of it is under way.
@@ -109,10 +110,10 @@ impl FutureCell {
         unsafe { Pin::new_unchecked(future) }.poll(context)
     }
 
-    /// Polls what is there.
+    /// Polls the future in the cell.
     ///
     /// # Safety
-    /// A future was `put_erased` and is there, and no other poll of it is under way.
+    /// The future was put in by `put_erased`, and no other poll of it is under way.
     #[inline(always)]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let vtable = self.vtable.get().expect("a future is there");
@@ -120,7 +121,7 @@ impl FutureCell {
         unsafe { (vtable.poll)(self, context) }
     }
 
-    /// Drops the `F` that is there.
+    /// Drops the `F` in the cell.
     ///
     /// # Safety
     /// An `F` is there.
@@ -157,7 +158,7 @@ impl FutureCell {
         }
     }
 
-    /// Makes sure of a buffer that holds `layout`.
+    /// Makes sure that there is a buffer that holds `layout`.
     #[cold]
     fn reserve(&self, layout: Layout) {
         if self

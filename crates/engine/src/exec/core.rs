@@ -1,7 +1,7 @@
-//! What a worker does between rounds: slots, epochs, wake-ups, housekeeping.
+//! The work of a worker between rounds: slots, epochs, wake-ups, housekeeping.
 //!
-//! Invariant: while a future is polled, stepped or dropped, the worker is inside an epoch no later than the
-//! stamp of any slot.
+//! Invariant: while a future is polled, stepped or dropped, the worker is inside an epoch no later than the stamp of
+//! any slot.
 
 use crate::exec::contract::{Host, Operations};
 use crate::exec::slot::{NO_STAMP, Slot, Slots, State};
@@ -19,11 +19,11 @@ use std::task::Waker;
 
 /// Rounds between two announcements of the epoch: a power of two.
 const REFRESH_EVERY_ROUNDS: u64 = 64;
-/// In sequential execution a round is a whole transaction, whatever it leaves behind.
+/// The same in sequential execution, where a round is a whole transaction with everything that it leaves behind.
 const REFRESH_EVERY_SEQUENTIAL: u64 = 8;
 /// Ended futures between two calls of `Host::maintain`.
 const MAINTAIN_EVERY_ENDED: u64 = 256;
-/// Calls of `Host::maintain` in a row, at most, before the worker looks for work again.
+/// The most calls of `Host::maintain` in a row, before the worker looks for work again.
 const MAINTAIN_IN_A_ROW_MAX: usize = 16;
 
 /// When a free place is filled again.
@@ -36,22 +36,24 @@ pub enum Refill {
     Strict,
 }
 
-/// How a worker works.
+/// The settings of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerOptions {
-    /// Futures open at once, parked ones not counted. Default: what pays, found out by measuring; that needs a policy
-    /// that is after speed, [`OnMiss`](crate::suspend::OnMiss); with others it means 48.
+    /// The number of futures open at once, not counting parked ones. Default: automatic, found by measuring.
+    /// Measuring needs a policy made for speed, [`OnMiss`](crate::suspend::OnMiss). With other policies the default
+    /// is 48.
     pub batch: BatchSize,
     /// The limit of `batch`, also for `set_batch`. Default: 64.
     pub batch_max: usize,
-    /// Limit of parked futures, which are open beyond the batch; once it is reached no other future is let in.
-    /// Default: 1024.
+    /// The limit of parked futures, which are open in addition to the batch. At the limit no other future is
+    /// admitted. Default: 1024.
     pub parked_max: usize,
-    /// Limit of outputs of ended futures that are held back; once it is reached no other future is let in. Those that
-    /// are open then add theirs. Default: 65,536, which lets a million end each second and be held for 65 ms.
+    /// The limit of outputs of ended futures that are held back. At the limit no other future is admitted. Futures
+    /// that are open then still add theirs. Default: 65,536, which allows a million to end each second and be held
+    /// for 65 ms.
     pub held_max: usize,
-    /// Limit of spawned futures that wait for a place; once it is reached the next one is refused. Their memory is in the
-    /// account, too. Default: 65,536.
+    /// The limit of spawned futures that wait for a place. At the limit the next one is refused. Their memory is also
+    /// in the account. Default: 65,536.
     pub queued_max: usize,
     /// When a free place is filled again. Default: at once.
     pub refill: Refill,
@@ -70,18 +72,18 @@ impl Default for WorkerOptions {
     }
 }
 
-/// `BatchSize::Auto` where nothing is adapted.
+/// `BatchSize::Auto` with policies that are not tuned.
 const BATCH_DEFAULT: usize = 48;
 
-/// Slots of open futures that are not parked, in the order of visiting: the first ones of an array, of which the
-/// loop keeps count. Each is valid as long as the worker's slots.
+/// Slots of open futures that are not parked, in the order of visits. They are the first slots of an array, and the
+/// loop keeps their count. Each is valid as long as the worker's slots.
 pub(crate) type LiveList<M> = Box<[NonNull<Slot<M>>]>;
 
 pub(crate) struct Core<H: Host> {
     pub(crate) slots: Slots<H::Operations>, // before `host`
     pub(crate) host: H,
     pub(crate) parked: usize,
-    /// Parked ones with a stamp: they hold a result that they have not fetched. Rare.
+    /// Parked futures with a stamp: they hold a result that they have not fetched. Rare.
     parked_stamped: usize,
     pub(crate) batch_max: usize,
     pub(crate) held_max: usize,
@@ -89,24 +91,24 @@ pub(crate) struct Core<H: Host> {
     pub(crate) counters: Counters,
     batch: usize,
     refresh_every: u64,
-    /// The round at which the epoch is announced next, and the rest of housekeeping is done.
+    /// The round of the next announcement of the epoch and the rest of housekeeping.
     house_at: u64,
     /// The first round with work before it that most rounds do not have.
     mark_at: u64,
-    /// The present round is timed.
+    /// True if the present round is timed.
     pub(crate) is_timing: bool,
     policy: Policy,
-    /// Chooses the batch by measuring; `None`: it is given.
+    /// Chooses the batch by measuring. `None`: the batch is fixed.
     tuner: Option<Tuner>,
     maintained_at_ended: u64,
 }
 
-/// What a worker is to know of its policy.
+/// The properties of a policy that its worker needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
     /// The style of its futures.
     style: Execution,
-    /// What pays with it can be found out by the clock: it is there for speed.
+    /// True if the policy is made for speed, so that the clock tells what pays with it.
     is_tunable: bool,
 }
 
@@ -153,9 +155,9 @@ impl<H: Host> Core<H> {
 
     /// Returns the number of free places in the batch, of which `open` are taken by live futures.
     ///
-    /// A parked future takes no place: while it waits for something outside, others run. But where futures wait for each other, letting in
-    /// more lengthens the queues and makes deadlocks frequent. So when more than a batch are parked, and as many wait for each other, no
-    /// place is free until no future is live.
+    /// A parked future takes no place: while it waits for something outside, others run. But if futures wait for each
+    /// other, admitting more lengthens the queues and makes deadlocks frequent. Therefore no place is free if more
+    /// than a batch are parked and as many wait for each other, until no future is live.
     #[inline(always)]
     pub(crate) fn free_places(&self, open: usize) -> usize {
         if self.parked > self.batch && open > 0 && self.is_contended() {
@@ -170,7 +172,7 @@ impl<H: Host> Core<H> {
         self.host.waiting() > self.batch
     }
 
-    /// Futures to keep open: 1 where operations do not suspend, for there is nothing to overlap.
+    /// Returns how many futures to keep open: 1 if operations do not suspend, because there is nothing to overlap.
     pub(crate) fn batch(&self) -> usize {
         self.batch
     }
@@ -197,7 +199,7 @@ impl<H: Host> Core<H> {
         self.make_room_beside_longs();
     }
 
-    /// Tells the host; of the level, the style may be another one for a while.
+    /// Tells the host the level. The style may differ from the worker's own level for a while.
     fn tell(&mut self, level: Level) {
         self.host.set_level(level);
         let is_sequential = self.policy.is_tunable && level.is_sequential();
@@ -206,18 +208,18 @@ impl<H: Host> Core<H> {
         self.mark_at = self.mark_at.min(self.house_at);
     }
 
-    /// One after the other still means: beside the long ones, which leave room.
+    /// Makes room for one short future beside the long ones, if the level runs futures one after the other.
     pub(crate) fn make_room_beside_longs(&mut self) {
         if let Some(level) = self.tuner.as_ref().map(Tuner::level)
             && level.is_sequential()
         {
-            // So many as may be long at once: more, and that would be another level.
+            // The most futures that may be long at once. With more it would be another level.
             let longs_max = (self.batch_max / 4).max(1);
             self.batch = (1 + self.host.longs().min(longs_max)).min(self.batch_max);
         }
     }
 
-    /// The next futures that are let in will be alone, or not any more: alone they run as in sequential execution.
+    /// Records whether the next futures are alone in the worker. Alone they run as in sequential execution.
     pub(crate) fn set_alone(&mut self, is_alone: bool) {
         if let Some(tuner) = &mut self.tuner {
             tuner.interrupt();
@@ -227,7 +229,7 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// There is nothing to do: what is measured now says nothing.
+    /// Discards what is being measured, because there is nothing to do.
     pub(crate) fn interrupt(&mut self) {
         self.stop_timing();
         if let Some(tuner) = &mut self.tuner {
@@ -235,13 +237,13 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// The worker's caller may not come back.
+    /// Stops measuring, because the worker's caller may not come back.
     pub(crate) fn rest(&mut self) {
         self.stop_timing();
         self.tuner.iter().for_each(Tuner::rest);
     }
 
-    /// Looks at what the present level has brought.
+    /// Measures the effect of the present level.
     fn tune(&mut self, open: usize) {
         self.make_room_beside_longs();
         if open > self.batch {
@@ -253,8 +255,9 @@ impl<H: Host> Core<H> {
         }
         let known = tuner.known();
         let mut reading = self.host.reading();
-        // What long ones have done counts as it is done: else a level would be charged for those that it began, and
-        // paid for those that another one did. (Where there is one open at a time, it is short, and looks are frequent.)
+        // The work of long futures counts when it is done. Otherwise a level would be charged for futures that it
+        // began, and credited for those that another level did. (With one future open at a time, that future is
+        // short, and looks are frequent.)
         if !tuner.level().is_sequential() || self.host.longs() > 0 {
             reading.work += self.slots.iter().map(|slot| slot.operations.work_under_way()).sum::<u64>();
         }
@@ -269,7 +272,7 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// An array that could hold every slot.
+    /// Makes an array that can hold every slot.
     pub(crate) fn live_list(&self) -> LiveList<H::Operations> {
         let first = self.slots.at(0).expect("there is a slot");
         vec![first; self.slots.slots_max()].into()
@@ -283,8 +286,9 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// The worker is not stepped for now, for long perhaps: reclamation is not to wait for it. Operations in flight that
-    /// can begin again may be revoked; any other holds the epoch, and with it what the worker accounts for.
+    /// Prepares for a perhaps long time in which the worker is not stepped, so that reclamation does not wait for it.
+    /// Operations in flight that can begin again may be revoked. Any other holds the epoch, and with it what the
+    /// worker accounts for.
     pub(crate) fn pause(&self, live: &[NonNull<Slot<H::Operations>>]) {
         if !self.host.local().is_entered() {
             return;
@@ -315,7 +319,7 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// Nothing runs: leaves the epoch, unless a parked future still holds a result that needs it.
+    /// Leaves the epoch when nothing runs, unless a parked future still holds a result that needs it.
     pub(crate) fn settle(&self) {
         let local = self.host.local();
         if !local.is_entered() {
@@ -332,8 +336,8 @@ impl<H: Host> Core<H> {
         self.host.local().entrust();
     }
 
-    /// Brings woken futures back among the `n` live ones. Returns how many these are now, and whether one of
-    /// them is to be polled although its operations are not done.
+    /// Brings woken futures back among the `n` live ones. Returns how many live ones there are now, and whether one
+    /// of them must be polled although its operations are not done.
     #[cold]
     pub(crate) fn wake(&mut self, live: &mut LiveList<H::Operations>, mut n: usize) -> (usize, bool) {
         let (wakes, mut has_early_wake) = (self.slots.wakes.clone(), false);
@@ -358,7 +362,7 @@ impl<H: Host> Core<H> {
         (n, has_early_wake)
     }
 
-    /// Once per round over `live`.
+    /// Counts a round over `live`. Called once per round.
     #[inline(always)]
     pub(crate) fn count_round(&mut self, live: &[NonNull<Slot<H::Operations>>]) {
         self.counters.rounds += 1;
@@ -368,13 +372,13 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// The next multiple of `refresh_every`.
+    /// Sets the next multiple of `refresh_every`.
     fn set_house_at(&mut self) {
         debug_assert!(self.refresh_every.is_power_of_two());
         self.house_at = (self.counters.rounds | (self.refresh_every - 1)) + 1;
     }
 
-    /// What is due before this round, and when something is due next.
+    /// Does what is due before this round, and finds when something is due next.
     #[cold]
     #[inline(never)]
     fn pass_mark(&mut self, live: &[NonNull<Slot<H::Operations>>]) {
@@ -392,7 +396,7 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// The timed round, if the last one was, is over.
+    /// Ends the timed round, if the last round was timed.
     pub(crate) fn stop_timing(&mut self) {
         if std::mem::take(&mut self.is_timing)
             && let Some(profile) = self.host.profile()
@@ -401,7 +405,7 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// The oldest stamp of an operation in flight, of live and of parked futures.
+    /// Returns the oldest stamp of an operation in flight, of live and parked futures.
     fn oldest_stamp(&self, live: &[NonNull<Slot<H::Operations>>]) -> Option<u64> {
         // SAFETY: slots live as long as the worker.
         let of_live = live.iter().map(|slot| unsafe { slot.as_ref() }.stamp.get()).min();
@@ -425,25 +429,26 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// Whether enough futures have ended since the last call of `Host::maintain`, in however few rounds.
+    /// Returns true if enough futures have ended since the last call of `Host::maintain`, in however few rounds.
     #[inline(always)]
     fn is_overdue(&self) -> bool {
         self.counters.ended - self.maintained_at_ended >= MAINTAIN_EVERY_ENDED
     }
 
-    /// Calls `Host::maintain`; returns true if there is more to do.
+    /// Calls `Host::maintain`. Returns true if there is more to do.
     pub(crate) fn maintain(&mut self) -> bool {
         self.maintained_at_ended = self.counters.ended;
         self.enter();
         self.host.maintain(&self.counters)
     }
 
-    /// Housekeeping while nothing runs; then the epoch is left. Returns true if there is more to do.
+    /// Does housekeeping while nothing runs, then leaves the epoch. Returns true if there is more to do.
     pub(crate) fn maintain_idle(&mut self) -> bool {
         self.stop_timing();
         let more = (0..MAINTAIN_IN_A_ROW_MAX).all(|_| self.maintain());
         self.settle();
-        // What is retired is due when others have moved on: give it some chances, then wait for better times.
+        // Retired memory is due when other participants have moved on. Give it some chances, then wait for better
+        // times.
         for _ in 0..MAINTAIN_IN_A_ROW_MAX {
             self.host.local().refresh(self.oldest_stamp(&[])); // takes over what departed workers have left
             if self.host.local().pending() == 0 {
@@ -453,8 +458,8 @@ impl<H: Host> Core<H> {
         more
     }
 
-    /// For `Notifier::sleep`: the host will notify when something is released that is held until `first`, if anything
-    /// is.
+    /// For `Notifier::sleep`: returns true if the host will notify the worker when something held until `first` is
+    /// released, or if nothing is held.
     pub(crate) fn awaits_release(&self, first: Option<u64>) -> bool {
         let waker = || Waker::from(self.slots.wakes.notifier.clone());
         first.is_none_or(|until| self.host.wake_when_released(until, &waker()))
@@ -476,7 +481,7 @@ impl<H: Host> Core<H> {
         self.parked_stamped -= usize::from(slot.stamp.get() != NO_STAMP);
     }
 
-    /// Drops every future, also on the way out of a panic: none outlives what it borrows.
+    /// Drops every future, also while a panic unwinds. No future outlives what it borrows.
     pub(crate) fn clear(&mut self) {
         struct Settled<'c, H: Host>(&'c mut Core<H>);
         impl<H: Host> Drop for Settled<'_, H> {

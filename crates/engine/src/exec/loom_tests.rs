@@ -1,4 +1,4 @@
-//! Ways to get a worker's attention, under weak memory.
+//! Tests of how a worker is woken, under weak memory.
 
 use crate::exec::blocking::{Mutex, lock};
 use crate::exec::wake::event::Event;
@@ -9,8 +9,8 @@ use loom::thread;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A worker that sleeps until there is a job, and who brings one: as inboxes do it, or looking whether the worker
-/// sleeps too early.
+/// A worker that sleeps until there is a job, and a thread that brings one. It looks whether the worker sleeps as
+/// inboxes do, or too early.
 fn bring_job<const LOOKS_TOO_EARLY: bool>() {
     let (notifier, jobs) = (Notifier::new(), Arc::new(Mutex::new(0)));
     let worker = thread::spawn({
@@ -31,15 +31,15 @@ fn bring_job<const LOOKS_TOO_EARLY: bool>() {
     worker.join().expect("no panic");
 }
 
-/// Proves that a job is not slept over.
+/// Proves that the worker does not sleep while there is a job.
 #[test]
 fn jobs_wake() {
     check("notifier", &[], bring_job::<false>);
     notices("notifier", "a look that comes too early", bring_job::<true>);
 }
 
-/// As `bring_job`, to a worker whose thread waits for a descriptor; it may wait without looking for a job after it has
-/// announced that.
+/// Brings a job like `bring_job`, to a worker whose thread waits for a descriptor. The worker may wait without
+/// looking for a job after it has announced the wait.
 fn bring_job_to_descriptor<const LOOKS_AGAIN: bool>() {
     let (notifier, jobs) = (Notifier::new(), Arc::new(Mutex::new(0)));
     let event = Arc::new(Event::new().expect("a model's"));
@@ -72,8 +72,8 @@ fn bring_job_to_descriptor<const LOOKS_AGAIN: bool>() {
     assert_eq!(event.take(), signals, "what is still to come is known");
 }
 
-/// Proves that a job is not slept over by a thread that waits for a descriptor, which is signalled once for each sleep that
-/// was ended so.
+/// Proves that a thread that waits for a descriptor does not sleep while there is a job, and that the descriptor is
+/// signalled once for each sleep that it ends.
 #[test]
 fn jobs_wake_by_descriptor() {
     check("descriptor", &[], bring_job_to_descriptor::<true>);

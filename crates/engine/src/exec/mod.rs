@@ -1,6 +1,6 @@
-//! Execution: slots, workers, and the way in and out for other threads. Runs any future and does not know
-//! what a transaction is, nor why an output may have to be held back; see README.md of this folder. Used
-//! by `txn` (the contracts in `contract.rs`) and `db`.
+//! Execution: slots, workers, and the way in and out for other threads. It runs any future and does not know what a
+//! transaction is, or why an output may have to be held back: see README.md of this folder. Used by `txn` (the
+//! contracts in `contract.rs`) and `db`.
 
 mod blocking;
 mod cell;

@@ -1,9 +1,9 @@
-//! Panics of users' code, caught where they must not go on.
+//! Panics of users' code, caught where they must not continue.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Does what may run a user's `Drop`. A panic of that comes back as its message.
+/// Runs code that may run a user's `Drop`. Returns the message of a panic.
 pub(crate) fn quietly(act: impl FnOnce()) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(act)).map_err(message)
 }
@@ -11,7 +11,7 @@ pub(crate) fn quietly(act: impl FnOnce()) -> Result<(), String> {
 pub(crate) fn message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-    // A payload whose own drop panics is let go.
+    // Forget a payload whose own drop panics.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(again);
     }

@@ -1,12 +1,12 @@
-//! Outputs of futures that have ended, held back until the host releases them; see `OutputGate::released`. One queue
-//! per stream, of its type, and one per worker, of spawned and submitted futures, which reach it while they are
+//! Outputs of ended futures that are held back until the host releases them: see `OutputGate::released`. There is one
+//! queue per stream, of its type, and one per worker, of spawned and submitted futures, which reach it while they are
 //! polled.
 //!
-//! An output costs a place in a ring here, and no slot, waker, lock or, once the ring has grown, allocation
-//! (but for a spawned future: a box).
+//! An output costs a place in a ring, but no slot, waker or lock. Once the ring has grown, it costs no allocation,
+//! except a box for a spawned future.
 //!
-//! Invariants: what is queued ascends in `until`, and once what was due has been given out, each `until` is above
-//! what is known to be released. So held outputs are given out in the order in which they came.
+//! Invariants: queued outputs ascend in `until`. Once everything due has been given out, each `until` is above what
+//! is known to be released. Held outputs are therefore given out in the order in which they came.
 
 use crate::exec::contract::{Fate, OutputGate, Released, Stall};
 use crate::exec::panics::quietly;
@@ -14,18 +14,18 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The outputs that are held, of one type. Dropped with some left, it drops them; a panic of one is swallowed.
+/// The held outputs of one type. If it is dropped with some left, it drops them, and ignores a panic of one.
 pub(crate) struct PendingOutputs<T> {
     queue: VecDeque<(u64, T)>,
-    /// As the host said when it was asked last.
+    /// The host's last answer.
     released: Released,
-    /// Why what is left is given out all the same.
+    /// Why the rest is given out without having been released.
     stall: Option<Stall>,
     held_max: usize,
 }
 
 impl<T> PendingOutputs<T> {
-    /// Calls itself full from `held_max` outputs on; what is open then may still add its own.
+    /// Makes a queue that is full from `held_max` outputs on. Open futures may still add their outputs then.
     pub(crate) fn new(held_max: usize) -> Self {
         PendingOutputs {
             queue: VecDeque::new(),
@@ -49,13 +49,13 @@ impl<T> PendingOutputs<T> {
         self.queue.len() >= self.held_max
     }
 
-    /// Must an output be held that asks for `until`? Never one that asks for 0.
+    /// Returns true if an output that asks for `until` must be held. False for 0.
     #[inline(always)]
     pub(crate) fn must_hold(&self, until: u64) -> bool {
         until > self.released.until
     }
 
-    /// Holds an output. If it asks for less than the one before, it waits for that one.
+    /// Holds an output. If it asks for less than the one before it, it waits for that one.
     #[inline]
     pub(crate) fn push(&mut self, until: u64, output: T) {
         debug_assert!(self.must_hold(until));
@@ -64,18 +64,17 @@ impl<T> PendingOutputs<T> {
         self.queue.push_back((until, output));
     }
 
-    /// What the first to go waits for.
+    /// Returns what the first output waits for.
     pub(crate) fn first(&self) -> Option<u64> {
         self.queue.front().map(|(until, _)| *until)
     }
 
-    /// What the last to go waits for.
+    /// Returns what the last output waits for.
     pub(crate) fn last(&self) -> Option<u64> {
         self.queue.back().map(|(until, _)| *until)
     }
 
-    /// Asks what is released, and whether anything is to wait any longer. Then everything that is due is to be popped before
-    /// more is pushed.
+    /// Asks what is released, and whether waiting is over. Then everything due must be popped before more is pushed.
     pub(crate) fn ask(&mut self, gate: &impl OutputGate) {
         let released = gate.released();
         debug_assert!(released.until >= self.released.until, "what is released stays so");
@@ -84,12 +83,12 @@ impl<T> PendingOutputs<T> {
         self.stall = gate.stall();
     }
 
-    /// Takes what is known to be released for all that ever will be.
+    /// Treats what is known to be released as final.
     pub(crate) fn learn_no_more(&mut self) {
         self.released.is_final = true;
     }
 
-    /// The next output that is due.
+    /// Returns the next output that is due.
     pub(crate) fn pop(&mut self) -> Option<(T, Fate)> {
         let fate = match self.first()? {
             until if until <= self.released.until => Fate::Durable,
@@ -109,9 +108,9 @@ impl<T> Drop for PendingOutputs<T> {
     }
 }
 
-/// A submitted future's way to announce a result that it has left with its task.
+/// Announces the result that a submitted future has left with its task.
 pub(crate) trait Announce {
-    /// Wakes what waits for it.
+    /// Wakes what waits for the result.
     ///
     /// # Safety
     /// Called once for each pair that `Sink::hold` has returned, on the same thread.
@@ -120,18 +119,19 @@ pub(crate) trait Announce {
 
 /// How a held future of a worker ends.
 pub(crate) enum PendingOutput {
-    /// A submitted one: a part of a task, as `Sink::hold` returned them.
+    /// A submitted future: a part of a task, as `Sink::hold` returned them.
     Submitted(Arc<dyn Announce>, usize),
-    /// A spawned one.
+    /// A spawned future.
     Spawned(Box<dyn FnOnce(Fate)>),
 }
 
 impl PendingOutput {
-    /// Gives the output out. Of a spawned future a panic is passed on.
+    /// Gives the output out. A panic of a spawned future is passed on.
     pub(crate) fn give(self, fate: Fate) {
         match self {
             PendingOutput::Submitted(task, part) => {
-                // A result that nobody wants may be dropped here, and panic. Nobody is there to be told.
+                // A result without a receiver may be dropped here, and panic. There is no caller to report the panic
+                // to.
                 let _ = quietly(|| {
                     // SAFETY: made of what `hold` returned, and used up here; the queue never leaves its thread.
                     unsafe { task.announce(part, fate) };
@@ -143,7 +143,7 @@ impl PendingOutput {
     }
 }
 
-/// What is held of a worker's spawned and submitted futures; shared with these, on the worker's thread.
+/// The held outputs of a worker's spawned and submitted futures. Shared with these futures, on the worker's thread.
 pub(crate) struct OutputQueue(RefCell<PendingOutputs<PendingOutput>>);
 
 impl OutputQueue {

@@ -1,5 +1,5 @@
-//! Rounds that are out of the ordinary: those in which a woken future may be polled before its operations are done,
-//! and those that are timed for the host's profile. Out of line, so that the others know nothing of it.
+//! Unusual rounds: those in which a woken future may be polled before its operations are done, and those that are
+//! timed for the host's profile. Out of line, so that usual rounds do not pay for them.
 
 use crate::exec::contract::{Host, Operations};
 use crate::exec::slot::Slot;
@@ -7,8 +7,8 @@ use crate::profile::{Activity, Profile};
 use crate::suspend::{PrefetchOnly, Suspend, Timed};
 use std::ptr::NonNull;
 
-/// As `step_until_ready` of `round.rs`, in a round in which not everything is as usual. `has_early_wake`: one of the futures may have
-/// been woken; then the worker polls it, and the second part of the result is true if operations are left.
+/// Steps operations like `step_until_ready` of `round.rs`, in an unusual round. `has_early_wake`: one of the futures
+/// may have been woken. The worker then polls it, and the second part of the result is true if operations are left.
 #[cold]
 #[inline(never)]
 pub(crate) fn step_slow_path<H: Host, S: Suspend>(
@@ -39,7 +39,7 @@ fn step_each_timed<M: Operations, S: Suspend>(
         profile.enter(Activity::Scheduling);
         profile.set_slot(slot.index as usize);
     });
-    // What comes next is the poll, if there is one; the operations in it say so themselves.
+    // The poll comes next, if there is one. The operations in it report themselves.
     profile.enter(if found.0 < live.len() { Activity::Useful } else { Activity::Scheduling });
     found
 }

@@ -1,6 +1,6 @@
-//! THE hot loop of the engine: one round, a look at every live future. The same for streams, whose futures are of one type,
-//! and for spawned and submitted futures, whose types are erased. What is rare is out of line, in `core.rs` and
-//! `profiled_round.rs`.
+//! The hot loop of the engine: one round, a look at every live future. It is the same for streams, whose futures are
+//! of one type, and for spawned and submitted futures, whose types are erased. Rare cases are out of line, in
+//! `core.rs` and `profiled_round.rs`.
 
 use crate::exec::contract::{Host, Operations};
 use crate::exec::core::{Core, LiveList};
@@ -9,23 +9,23 @@ use crate::exec::slot::Slot;
 use crate::suspend::{PrefetchOnly, Suspend};
 use std::ptr::NonNull;
 
-/// What a round goes over. The first `open` of `live` are live.
+/// The state of a round. The first `open` of `live` are live.
 pub(crate) struct Parts<'p, H: Host, S> {
     pub(crate) core: &'p mut Core<H>,
     pub(crate) live: &'p mut LiveList<H::Operations>,
     pub(crate) policy: &'p mut S,
     pub(crate) open: &'p mut usize,
-    /// One of the live may be woken although its operations are not done.
+    /// One of the live futures may be woken although its operations are not done.
     pub(crate) has_early_wake: &'p mut bool,
 }
 
-/// Something that goes round.
+/// Something that runs rounds.
 pub(crate) trait Round<H: Host, S: Suspend> {
     fn parts(&mut self) -> Parts<'_, H, S>;
 
-    /// Polls the future at `at`, perhaps more than once or others in its place after it, and counts that in `polls`.
-    /// `early`: its operations may not be done. Returns true if a future is live at `at` then, and false if the last of the
-    /// live ones has taken that place, or none.
+    /// Polls the future at `at`, perhaps more than once, or others in its place after it, and counts the polls in
+    /// `polls`. `early`: its operations may not be done. Returns true if a future is live at `at` then. Returns false
+    /// if the last of the live futures, or none, has taken that place.
     fn visit(&mut self, at: usize, early: bool, polls: &mut u64) -> bool;
 
     /// Brings woken futures back among the live ones.
@@ -39,7 +39,7 @@ pub(crate) trait Round<H: Host, S: Suspend> {
         }
     }
 
-    /// Takes the slot at `at` out of the live ones; the last of these takes its place.
+    /// Takes the slot at `at` out of the live ones. The last of them takes its place.
     #[inline(always)]
     fn take_out(&mut self, at: usize) -> NonNull<Slot<H::Operations>> {
         let Parts { live, open, .. } = self.parts();
@@ -50,7 +50,7 @@ pub(crate) trait Round<H: Host, S: Suspend> {
         slot
     }
 
-    /// Visits every live future once, those that take the place of others included.
+    /// Visits every live future once, including futures that take the place of others.
     #[inline(always)]
     fn go_round(&mut self) {
         let Parts { core, live, open, has_early_wake, .. } = self.parts();
@@ -81,8 +81,8 @@ pub(crate) trait Round<H: Host, S: Suspend> {
     }
 }
 
-/// Steps the operations of `live` from number `at` on, up to the first one that has nothing left: the number of that
-/// one. None: `live.len()`.
+/// Steps the operations of `live` from number `at` on, up to the first slot that has nothing left. Returns that
+/// slot's number, or `live.len()` if there is none.
 #[inline(always)]
 fn step_until_ready<M: Operations, S: Suspend>(
     live: &[NonNull<Slot<M>>],
@@ -96,8 +96,8 @@ fn step_until_ready<M: Operations, S: Suspend>(
     }
 }
 
-/// The innermost loop. A function of its own, so that everything it uses stays in registers, and so that the
-/// operations' code is there once for futures of all types.
+/// The innermost loop. It is a function of its own so that everything it uses stays in registers, and so that the
+/// operations' code exists once for futures of all types.
 #[inline(never)]
 fn scan<M: Operations, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy: &mut S) -> usize {
     let mut i = at;
@@ -111,7 +111,7 @@ fn scan<M: Operations, S: Suspend>(live: &[NonNull<Slot<M>>], at: usize, policy:
     i
 }
 
-/// Has those beside each other that do the same next, and returns how many groups these are.
+/// Brings futures with the same next step together, and returns the number of groups.
 fn gather<M: Operations>(live: &mut [NonNull<Slot<M>>]) -> u64 {
     // SAFETY: slots live as long as the worker, and are reached by `&` only.
     let kind = |slot: &NonNull<Slot<M>>| unsafe { slot.as_ref() }.operations.next_kind();

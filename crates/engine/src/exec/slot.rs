@@ -1,11 +1,11 @@
 //! Slots: places for open futures. A slot never moves and is reached by `&` only.
 //!
 //! Invariants:
-//! - `all` owns every slot; each is in exactly one of: `free`, the worker's live list, parked, or in the
-//!   hands of the worker on its way between them. (After a panic `Slots::clear` restores this.)
+//! - `all` owns every slot. Each slot is in exactly one of: `free`, the worker's live list, parked, or in the hands
+//!   of the worker on its way between them. (After a panic `Slots::clear` restores this.)
 //! - A slot's state is `Vacant` exactly while its cell is empty.
-//! - `stamp != NO_STAMP` while an operation is in flight: it is not later than the epoch in which that was
-//!   posted.
+//! - `stamp != NO_STAMP` while an operation is in flight. The stamp is not later than the epoch in which the
+//!   operation was posted.
 
 use crate::epoch::Local;
 use crate::exec::cell::FutureCell;
@@ -22,7 +22,7 @@ use std::task::Waker;
 /// The stamp of a slot with nothing in flight: later than every epoch.
 pub(crate) const NO_STAMP: u64 = u64::MAX;
 
-/// Where a slot is.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Vacant,
@@ -34,7 +34,8 @@ pub(crate) enum State {
 pub(crate) struct Slot<M> {
     pub(crate) future: FutureCell, // before `operations`, from which it borrows: fields are dropped in order
     pub(crate) state: Cell<State>,
-    /// The waker was called although the future is not parked: the next visit polls it, whether or not operations are left.
+    /// The waker was called although the future is not parked. The next visit polls the future, whether or not
+    /// operations are left.
     pub(crate) woken: Cell<bool>,
     pub(crate) stamp: Cell<u64>,
     pub(crate) waker: Waker,
@@ -43,7 +44,7 @@ pub(crate) struct Slot<M> {
 }
 
 impl<M: Operations> Slot<M> {
-    /// After a future was put in.
+    /// Records that a future was put in.
     #[inline(always)]
     pub(crate) fn started(&self) {
         debug_assert_eq!(self.state.get(), State::Vacant);
@@ -51,8 +52,8 @@ impl<M: Operations> Slot<M> {
         self.state.set(State::Live);
     }
 
-    /// Steps the slot's operations. Returns true if the worker polls the future next: as soon as no operation is left; under a policy
-    /// that gathers, in the round after that.
+    /// Steps the slot's operations. Returns true if the worker polls the future next: as soon as no operation is
+    /// left, or, under a policy that gathers, in the round after that.
     #[inline(always)]
     pub(crate) fn step<S: Suspend>(&self, policy: &mut S) -> bool {
         if !S::GATHERS {
@@ -65,9 +66,9 @@ impl<M: Operations> Slot<M> {
         !has_pending
     }
 
-    /// After a poll that returned `Pending`; `early`: operations may have been left when it began. Returns true if it
-    /// has posted something. The stamp is renewed here, after the poll, and only if everything in flight was
-    /// posted by that poll: what it fetched, it has used by now.
+    /// Records a poll that returned `Pending`. `early`: operations may have been left when the poll began. Returns
+    /// true if the poll has posted something. The stamp is renewed here, after the poll, and only if that poll posted
+    /// everything in flight. The poll has used by now what it fetched.
     #[inline(always)]
     pub(crate) fn pended(&self, local: &Local, early: bool) -> bool {
         let has_pending = self.operations.has_pending();
@@ -79,7 +80,7 @@ impl<M: Operations> Slot<M> {
         has_pending
     }
 
-    /// Drops the future, which is an `F`, and all it posted.
+    /// Drops the future, which is an `F`, and everything it posted.
     ///
     /// # Safety
     /// An `F` is there.
@@ -90,7 +91,7 @@ impl<M: Operations> Slot<M> {
         self.ended();
     }
 
-    /// Drops the future and all it posted.
+    /// Drops the future and everything it posted.
     pub(crate) fn vacate(&self) {
         struct Vacated<'s, M: Operations>(&'s Slot<M>);
         impl<M: Operations> Drop for Vacated<'_, M> {
@@ -111,9 +112,9 @@ impl<M: Operations> Slot<M> {
     }
 }
 
-/// All slots of a worker, and those that are free.
+/// All slots of a worker, and the free ones among them.
 pub(crate) struct Slots<M> {
-    /// Leaked boxes: a box that is moved would end the pointers' right to its content.
+    /// Leaked boxes, because moving a box would end the pointers' right to its content.
     all: Vec<NonNull<Slot<M>>>,
     free: Vec<NonNull<Slot<M>>>,
     slots_max: usize,
@@ -121,7 +122,7 @@ pub(crate) struct Slots<M> {
 }
 
 impl<M: Operations> Slots<M> {
-    /// Makes `slots` now; up to `slots_max` when needed.
+    /// Makes `slots` slots now, and up to `slots_max` when needed.
     pub(crate) fn new(
         host: &impl Host<Operations = M>,
         slots: usize,
@@ -142,7 +143,7 @@ impl<M: Operations> Slots<M> {
         me
     }
 
-    /// A vacant slot, made if need be; `None` at the limit.
+    /// Returns a vacant slot, and makes one if necessary. `None` at the limit.
     pub(crate) fn vacant(&mut self, host: &impl Host<Operations = M>) -> Option<NonNull<Slot<M>>> {
         match self.free.pop() {
             None if self.all.len() < self.slots_max => Some(self.grow(host)),
@@ -157,29 +158,29 @@ impl<M: Operations> Slots<M> {
         self.free.push(slot);
     }
 
-    /// Slots that `vacant` could still hand out.
+    /// Returns the number of slots that `vacant` could still hand out.
     pub(crate) fn vacancies(&self) -> usize {
         self.slots_max - self.all.len() + self.free.len()
     }
 
-    /// Slots that there may be.
+    /// Returns the limit of slots.
     pub(crate) fn slots_max(&self) -> usize {
         self.slots_max
     }
 
-    /// Every slot made so far.
+    /// Returns every slot made so far.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<M>> {
         // SAFETY: slots live as long as `self`, and are reached by `&` only.
         self.all.iter().map(|p| unsafe { p.as_ref() })
     }
 
-    /// Slot number `index`.
+    /// Returns slot number `index`.
     pub(crate) fn at(&self, index: usize) -> Option<NonNull<Slot<M>>> {
         self.all.get(index).copied()
     }
 
-    /// Drops every future; then all slots are free. A panic of a drop is passed on when all are dropped (or
-    /// swallowed if one is under way already).
+    /// Drops every future, and makes all slots free. A panic of a drop is passed on when all are dropped. It is
+    /// ignored if another panic is already under way.
     pub(crate) fn clear(&mut self) {
         let mut panic = None;
         for slot in self.iter().filter(|slot| slot.state.get() != State::Vacant) {

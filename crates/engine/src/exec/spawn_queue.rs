@@ -1,8 +1,9 @@
-//! Spawned futures that wait for a place in their worker: first come, first served. Those that have a place are not here.
+//! Spawned futures that wait for a place in their worker, first come, first served. Futures that have a place are not
+//! here.
 //!
 //! Invariants:
 //! - Numbers ascend from the head to the tail, and none is given twice.
-//! - At most `queued_max` futures wait. The host has been charged for each, and is not any more once it has left.
+//! - At most `queued_max` futures wait. The host has been charged for each, until the future has left.
 
 use crate::exec::contract::Host;
 use crate::exec::vacancy::Vacancy;
@@ -10,33 +11,33 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-/// Names a spawned future, from its spawning on. No other one of the same worker ever has the same name.
+/// The name of a spawned future. No other future of the same worker ever has the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spawned(pub(super) u64);
 
 /// Why a future was not spawned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSpawned {
-    /// It would have to wait, and as many do as may.
+    /// The future would have to wait, and the queue is full.
     QueueFull {
-        /// How many that is.
+        /// The limit of the queue.
         queued_max: usize,
     },
-    /// It would have to wait, and the host has no memory for it.
+    /// The future would have to wait, and the host has no memory for it.
     OutOfMemory,
 }
 
-/// Puts a future into the slot that it is given.
+/// Puts a future into the slot that it gets.
 pub(crate) type Fill<M> = Box<dyn FnOnce(Vacancy<'_, M>)>;
 
 struct Waiting<M: 'static> {
     spawned: Spawned,
-    /// Charged to the host.
+    /// The bytes charged to the host.
     bytes: usize,
     fill: Fill<M>,
 }
 
-/// A queue that has become empty keeps memory for so many futures: what it had to grow to once may never be needed again.
+/// An empty queue keeps memory for this many futures. It may never again need what it once grew to.
 const KEPT: usize = 64;
 
 pub(crate) struct Queue<M: 'static> {
@@ -50,13 +51,13 @@ impl<M> Queue<M> {
         Queue { waiting: VecDeque::new(), queued_max, last: Spawned(0) }
     }
 
-    /// A name for the next future.
+    /// Returns a name for the next future.
     pub(crate) fn name(&mut self) -> Spawned {
         self.last.0 += 1;
         self.last
     }
 
-    /// Has the next future, of the name that was given last, wait at the tail.
+    /// Adds the next future, which has the name given last, at the tail.
     pub(crate) fn push<F>(&mut self, fill: F, host: &impl Host<Operations = M>) -> Result<(), NotSpawned>
     where
         F: FnOnce(Vacancy<'_, M>) + 'static,
@@ -73,13 +74,13 @@ impl<M> Queue<M> {
         Ok(())
     }
 
-    /// Takes the first one out.
+    /// Takes the first future out.
     pub(crate) fn pop(&mut self, host: &impl Host<Operations = M>) -> Option<(Spawned, Fill<M>)> {
         let first = self.waiting.pop_front()?;
         Some(self.took(first, host))
     }
 
-    /// Takes out the one of this name, if it waits.
+    /// Takes out the future of this name, if it waits.
     pub(crate) fn remove(&mut self, spawned: Spawned, host: &impl Host<Operations = M>) -> Option<Fill<M>> {
         let at = self.waiting.binary_search_by_key(&spawned, |waiting| waiting.spawned).ok()?;
         let waiting = self.waiting.remove(at)?;
@@ -103,8 +104,8 @@ impl<M> Queue<M> {
         self.waiting.is_empty()
     }
 
-    /// Drops all that wait. The first panic of a drop is passed on when all are dropped (or swallowed if one is under way
-    /// already).
+    /// Drops all waiting futures. The first panic of a drop is passed on when all are dropped. It is ignored if
+    /// another panic is already under way.
     pub(crate) fn clear(&mut self, host: &impl Host<Operations = M>) {
         let mut cleared = Ok(());
         while let Some((_, fill)) = self.pop(host) {

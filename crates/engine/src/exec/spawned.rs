@@ -12,17 +12,21 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 impl<H: Host, S: Suspend> Worker<H, S> {
-    /// Opens the future that `make` returns, at once if there is a place and none waits for one, else when its turn has
-    /// come: in a [`step`](Self::step) or [`round`](Self::round), in the order of spawning. Calls `end` with its output:
-    /// when it ends, or where the output is held, in the first step, round or [`maintain`](Self::maintain) after its release, or
-    /// when the worker is dropped, which waits for that.
+    /// Opens the future that `make` returns. It opens at once if there is a place and no future waits for one.
+    /// Otherwise it opens when its turn has come, in a [`step`](Self::step) or [`round`](Self::round), in the order
+    /// of spawning.
     ///
-    /// A future that is refused, cancelled, or dropped with the worker ends without `end`. If it waits then, `make` is
-    /// not called either. A panic of `make` is passed on by what has called it, and leaves the others as they are.
+    /// Calls `end` with the future's output when the future ends. If the output is held, calls `end` in the first
+    /// step, round or [`maintain`](Self::maintain) after the release, or when the worker is dropped, which waits for
+    /// that.
+    ///
+    /// A future that is refused, cancelled, or dropped with the worker ends without `end`. If it waits then, `make`
+    /// is not called either. A panic of `make` is passed on by the call that called it, and leaves the other futures
+    /// as they are.
     ///
     /// # Safety
-    /// The reference given to `make` is used by the future only: it is good until that is
-    /// dropped, at the latest with the worker.
+    /// Only the future uses the reference given to `make`. It is valid until the future is dropped, at the latest
+    /// with the worker.
     pub unsafe fn spawn<P, F, E>(&mut self, make: P, end: E) -> Result<Spawned, NotSpawned>
     where
         P: FnOnce(&'static H::Operations) -> F + 'static,
@@ -43,13 +47,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         Ok(spawned)
     }
 
-    /// Spawned futures that wait for a place.
+    /// Returns the number of spawned futures that wait for a place.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Drops the spawned future of this name, with the operations it has in flight. Returns false if it has ended, or is
-    /// beyond recall.
+    /// Drops the spawned future of this name, with the operations it has in flight. Returns false if it has ended, or
+    /// cannot be cancelled any more.
     pub fn cancel(&mut self, spawned: Spawned) -> bool {
         if let Some(fill) = self.queue.remove(spawned, &self.core.host) {
             drop(fill);

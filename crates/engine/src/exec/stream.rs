@@ -1,4 +1,4 @@
-//! The loop over futures of one type: no queue, no erasure, no allocation; the futures may borrow from the
+//! The loop over futures of one type, without a queue, type erasure or allocation. The futures may borrow from the
 //! caller. The rounds are in `round.rs`.
 
 use crate::exec::contract::{Fate, Host, Operations};
@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::task::{Context, Poll};
 
-/// Drops the futures on the way out, also on unwinding: none outlives what it borrows.
+/// Drops the futures on return and on unwinding. No future outlives what it borrows.
 struct Emptied<'w, H: Host, S: Suspend>(&'w mut Worker<H, S>);
 
 impl<H: Host, S: Suspend> Drop for Emptied<'_, H, S> {
@@ -26,15 +26,16 @@ impl<H: Host, S: Suspend> Drop for Emptied<'_, H, S> {
 
 impl<H: Host, S: Suspend> Worker<H, S> {
     /// Runs the futures that `next` returns, a batch of them at once, until it returns `None`, all have ended and
-    /// `sink` has got all their outputs: as they end, or where they are held back, as they are released, in the
-    /// order in which they ended. While all open futures are parked, or none is open but outputs are held, the
-    /// thread sleeps.
+    /// `sink` has got all their outputs. `sink` gets outputs as futures end, or, if outputs are held back, as they
+    /// are released, in the order in which the futures ended. The thread sleeps while all open futures are parked, or
+    /// while none is open but outputs are held.
     ///
-    /// `next` is given the operations beside the place of the new future. A panic of a future, of `next` or of
-    /// `sink` drops all futures and the outputs that are held, and is passed on; the worker is empty and good for
-    /// use then. A future whose output was dropped has ended all the same: what it did is not undone.
+    /// `next` gets the operations beside the place of the new future. A panic of a future, of `next` or of `sink`
+    /// drops all futures and the held outputs, and is passed on. The worker is then empty and usable. A future whose
+    /// output was dropped has still ended: its effects are not undone.
     ///
-    /// Panics if futures are open, or wait for a place, that were spawned. What is held of such stays held.
+    /// # Panics
+    /// Panics if spawned futures are open or wait for a place. Held outputs of spawned futures stay held.
     #[inline(always)]
     pub fn stream<'s, F: Future>(
         &'s mut self,
@@ -44,9 +45,9 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.stream_from(Plain(next), sink);
     }
 
-    /// As [`stream`](Self::stream), of the futures that `make` makes of inputs; two whose hints overlap are not open
-    /// together, and are let in in the order of the inputs. What must wait is put aside, `ASIDE_MAX` inputs at most,
-    /// while others that come later go on.
+    /// Runs futures like [`stream`](Self::stream), which `make` makes of inputs. Futures whose hints overlap are not
+    /// open together, and are admitted in the order of the inputs. Inputs that must wait are put aside, at most
+    /// `ASIDE_MAX`, while later ones continue.
     pub fn stream_hinted<'s, I: Iterator, F: Future>(
         &'s mut self,
         inputs: I,
@@ -102,22 +103,22 @@ impl<H: Host, S: Suspend> Worker<H, S> {
     }
 }
 
-/// Futures that end at their first poll, one after the other in one slot, before the others get their
-/// turn. (Where there are no others, one: so that the round ends at times.)
+/// The most futures that end at their first poll and run one after the other in one slot before the other slots get
+/// their turn. If no other future is open, the limit is one, so that the round ends at times.
 const RENEWALS_PER_VISIT_MAX: u32 = 8;
 
-/// What a poll left in the slot.
+/// The content of the slot after a poll.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Polled {
     /// A future that has posted something.
     Posted,
     /// A new future.
     Renewed,
-    /// Nothing that is live.
+    /// No live future.
     Gone,
 }
 
-/// A stream under way; the first `open` of `live` are live.
+/// A stream under way. The first `open` of `live` are live.
 struct Stream<'w, 's, H: Host<Operations: 's>, S, N: Source<'s, H::Operations>, K> {
     core: &'w mut Core<H>,
     live: &'w mut LiveList<H::Operations>,
@@ -126,11 +127,11 @@ struct Stream<'w, 's, H: Host<Operations: 's>, S, N: Source<'s, H::Operations>, 
     sink: K,
     held: PendingOutputs<<N::Future as Future>::Output>,
     open: usize,
-    /// The source is not exhausted, as far as is known.
+    /// True if the source is not known to be exhausted.
     has_next: bool,
-    /// `has_next`, it does not wait for one to end, and not too many outputs are held.
+    /// True if `has_next`, the source does not wait for a future to end, and not too many outputs are held.
     admits: bool,
-    /// One of the live may be woken although its operations are not done.
+    /// One of the live futures may be woken although its operations are not done.
     has_early_wake: bool,
     of: PhantomData<&'s ()>,
 }
@@ -142,7 +143,7 @@ where
     N: Source<'s, H::Operations>,
     K: FnMut(<N::Future as Future>::Output, Fate),
 {
-    /// Gives out what is due of the held outputs.
+    /// Gives out the held outputs that are due.
     #[inline(always)]
     fn release(&mut self) {
         if !self.held.is_empty() {
@@ -234,10 +235,12 @@ where
         }
     }
 
-    /// All are parked or held: sleeps until one is woken or released, outside the epoch.
+    /// Sleeps until a future is woken or an output is released, outside the epoch. All futures are parked or their
+    /// outputs held.
     #[cold]
     fn sleep(&mut self) {
-        // (Where inputs wait for open ones to end, and these for rows, there is enough to do: the time counts against the level.)
+        // If inputs wait for open futures to end, and these wait for rows, there is enough to do. The time counts
+        // against the level.
         let is_obstructed = self.has_next && !self.admits && !self.held.is_full();
         if !is_obstructed {
             self.core.interrupt();
@@ -269,7 +272,7 @@ where
 
     #[inline(always)]
     fn visit(&mut self, at: usize, mut early: bool, polls: &mut u64) -> bool {
-        // What is posted has asked for its memory already: on to the next one.
+        // A future that has posted operations has asked for its memory already. Continue with the next one.
         let mut polled = Polled::Renewed;
         let renewals_max = if self.open > 1 { RENEWALS_PER_VISIT_MAX } else { 1 };
         for _ in 0..renewals_max {

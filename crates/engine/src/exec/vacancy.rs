@@ -18,13 +18,13 @@ impl<'w, M: Operations> Vacancy<'w, M> {
         Vacancy { slot, operations: &slot.operations, outputs }
     }
 
-    /// The operations beside the future. Good as long as the future that fills the vacancy, and to be used by it
-    /// only.
+    /// Returns the operations beside the future. They are valid as long as the future that fills the vacancy, and
+    /// only that future may use them.
     pub(crate) fn operations(&self) -> &'static M {
         self.operations
     }
 
-    /// Where the future leaves its output if that is to be held.
+    /// Returns where the future leaves its output if the output must be held.
     pub(crate) fn outputs(&self) -> Rc<OutputQueue> {
         self.outputs.clone()
     }

@@ -1,6 +1,10 @@
-//! A worker: slots, a policy, and the thread that calls. This file: futures of any types, erased, which an outside scheduler
-//! or [`serve`](super::Executor::serve) drives. `spawned.rs`: how they are put in. `sleep.rs`: how a scheduler outside waits.
-//! `stream.rs`: futures of one type. `round.rs`: a round over either.
+//! A worker: slots, a policy, and the thread that calls. This file is about futures of any types, erased, which an
+//! outside scheduler or [`serve`](super::Executor::serve) drives. In the other files:
+//!
+//! - `spawned.rs`: how futures are put in
+//! - `sleep.rs`: how an outside scheduler waits
+//! - `stream.rs`: futures of one type
+//! - `round.rs`: a round over either
 
 use crate::exec::contract::{Host, Operations};
 use crate::exec::core::{Core, LiveList, Policy, Refill, WorkerOptions};
@@ -22,25 +26,25 @@ use std::sync::Arc;
 use std::task::Context;
 use std::thread;
 
-/// What one step of a worker did.
+/// The result of one step of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: no future is open or all are parked, and what is held is still held.
+    /// Nothing: no future is open or all are parked, and held outputs are still held.
     Idle,
-    /// A future, or its operations, went on; or with none to do so, outputs that were held were given out.
+    /// A future, or its operations, moved. Or no future could move, and held outputs were given out.
     Stepped,
     /// A future ended. Its output may be held.
     Ended,
 }
 
-/// What a call of `Worker::run_rounds` has come to.
+/// The result of a call of `Worker::run_rounds`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerProgress {
     /// Rounds in which something moved.
     pub rounds: u32,
     /// Futures that have ended. Their outputs may be held.
     pub ended: u64,
-    /// Nothing moves any more until something is spawned, or the worker is woken.
+    /// True if nothing moves until something is spawned or the worker is woken.
     pub is_idle: bool,
 }
 
@@ -51,29 +55,29 @@ enum Polled {
     Ended,
 }
 
-/// A batch of open futures and the policy by which their operations are stepped. Belongs to the thread that
-/// made it.
+/// A batch of open futures and the policy by which their operations are stepped. Belongs to the thread that made it.
 pub struct Worker<H: Host, S: Suspend> {
     pub(crate) core: Core<H>,
     pub(crate) policy: S,
     pub(crate) live: LiveList<H::Operations>,
-    /// The first so many of `live` are.
+    /// The first so many of `live` are live.
     open: usize,
     at: usize,
-    /// One of them may be woken although its operations are not done.
+    /// One of the live futures may be woken although its operations are not done.
     has_early_wake: bool,
     outputs: Rc<OutputQueue>,
     /// Under `Refill::Strict`: the batch is still being gathered.
     gathering: bool,
     /// Spawned futures that wait for a place.
     pub(super) queue: Queue<H::Operations>,
-    /// The names of the spawned futures in the slots, by the slots' numbers; elsewhere, names of such that have gone.
+    /// The names of the spawned futures in the slots, by slot number. Other slots may have names of futures that have
+    /// gone.
     names: Box<[Option<Spawned>]>,
     pub(super) event_sleep: EventSleep,
 }
 
 impl<H: Host, S: Suspend> Worker<H, S> {
-    /// A worker of the calling thread's own.
+    /// Makes a worker of the calling thread.
     pub fn new(host: H, policy: S, options: WorkerOptions) -> Self {
         Worker::with_bell(host, policy, options, Notifier::new())
     }
@@ -96,31 +100,31 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         }
     }
 
-    /// Its surroundings.
+    /// Returns the worker's surroundings.
     pub fn host(&self) -> &H {
         &self.core.host
     }
 
-    /// What it has counted so far.
+    /// Returns what it has counted so far.
     #[cfg(all(test, not(braid_shuttle)))]
     pub fn counters(&self) -> crate::exec::tune::measure::Counters {
         self.core.counters
     }
 
-    /// Futures it keeps open at once, parked ones not counted.
+    /// Returns how many futures it keeps open at once, not counting parked ones.
     #[cfg(all(test, not(braid_shuttle)))]
     pub fn batch(&self) -> usize {
         self.core.batch()
     }
 
-    /// Changes that, within 1 and the options' `batch_max` (1 where the policy never suspends). If it
-    /// shrinks, the surplus drains.
+    /// Changes the number of futures to keep open, within 1 and the options' `batch_max` (1 if the policy never
+    /// suspends). If it shrinks, the surplus drains.
     pub fn set_batch(&mut self, batch: impl Into<BatchSize>) {
         self.core.set_batch(batch.into());
     }
 
-    /// The futures that are placed from now on are alone in the worker, or not any more. Alone, where the batch is to
-    /// be found out, they run as in sequential execution.
+    /// Sets whether futures placed from now on are alone in the worker. If the batch is found by measuring, futures
+    /// that are alone run as in sequential execution.
     pub fn set_alone(&mut self, is_alone: bool) {
         self.core.set_alone(is_alone);
     }
@@ -130,23 +134,24 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.core.refill = refill;
     }
 
-    /// Open futures, parked ones included. Those that have ended and whose outputs are held are not.
+    /// Returns the number of open futures, including parked ones. Ended futures whose outputs are held are not
+    /// counted.
     pub fn open(&self) -> usize {
         self.open + self.core.parked
     }
 
-    /// Outputs that are held, of spawned and submitted futures.
+    /// Returns the number of held outputs of spawned and submitted futures.
     pub fn held(&self) -> usize {
         self.outputs.len()
     }
 
-    /// Open futures that wait for something outside.
+    /// Returns the number of open futures that wait for something outside.
     #[cfg(all(test, not(braid_shuttle)))]
     pub fn parked(&self) -> usize {
         self.core.parked
     }
 
-    /// Futures that may be placed now.
+    /// Returns how many futures may be placed now.
     pub fn room(&self) -> usize {
         if self.outputs.is_full() {
             return 0;
@@ -156,18 +161,18 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         places.min(self.core.slots.vacancies())
     }
 
-    /// No future may be placed now.
+    /// Returns true if no future may be placed now.
     pub fn is_full(&self) -> bool {
         self.room() == 0
     }
 
-    /// Lets `put` fill a vacant slot. Returns its number; `None`: the worker is full, or `put` did not fill
-    /// it.
+    /// Lets `put` fill a vacant slot. Returns the slot's number, or `None` if the worker is full or `put` did not
+    /// fill it.
     pub(crate) fn place(&mut self, put: impl FnOnce(Vacancy<'_, H::Operations>)) -> Option<usize> {
         self.place_as(None, put)
     }
 
-    /// As `place`, of a spawned future with this name.
+    /// Places a spawned future with this name, like `place`.
     pub(super) fn place_as(
         &mut self,
         name: Option<Spawned>,
@@ -192,13 +197,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         Some(slot.index as usize)
     }
 
-    /// The slot that the spawned future of this name is in, if it is in one.
+    /// Returns the slot of the spawned future of this name, if it is in one.
     pub(super) fn slot_of(&self, spawned: Spawned) -> Option<usize> {
         self.names.iter().position(|&name| name == Some(spawned))
     }
 
-    /// Drops the future in slot number `index`, with the operations it has in flight. Returns false if the slot is vacant,
-    /// or its future beyond recall.
+    /// Drops the future in slot number `index`, with the operations it has in flight. Returns false if the slot is
+    /// vacant, or its future cannot be cancelled any more.
     pub(super) fn cancel_slot(&mut self, index: usize) -> bool {
         let Some(slot) = self.core.slots.at(index) else { return false };
         // SAFETY: slots live as long as the worker.
@@ -217,7 +222,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         true
     }
 
-    /// Does `f` for a caller that steps the worker from outside, and may not come back for long.
+    /// Runs `f` for a caller that steps the worker from outside, and may not come back for long.
     pub fn attended<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         struct Attended<'w, H: Host, S: Suspend>(&'w mut Worker<H, S>);
         impl<H: Host, S: Suspend> Drop for Attended<'_, H, S> {
@@ -232,7 +237,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         f(&mut *attended.0)
     }
 
-    /// Looks at one open future, as the policy picks: the unit that a simulator schedules.
+    /// Looks at one open future, chosen by the policy. This is the unit of work for a simulator.
     pub fn step(&mut self) -> Step {
         let released = self.attend();
         if self.open == 0 {
@@ -240,7 +245,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         }
         self.core.enter();
         self.core.count_round(&self.live[..self.open]);
-        // The answer is foreign code's: what lies behind the open ones is not alive.
+        // The answer comes from foreign code. Slots after the open ones are not alive.
         self.at = self.policy.pick(self.at.min(self.open - 1), self.open).min(self.open - 1);
         let at = self.at;
         let (found, early) = step_slow_path(&self.core.host, &self.live[..=at], at, &mut self.policy, true);
@@ -252,7 +257,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         if self.poll(at, early) == Polled::Ended { Step::Ended } else { Step::Stepped }
     }
 
-    /// Looks at every open future once; returns true if there was one that was not parked, or outputs that were held were
+    /// Looks at every open future once. Returns true if there was one that was not parked, or if held outputs were
     /// given out.
     pub fn round(&mut self) -> bool {
         let released = self.attend();
@@ -265,8 +270,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         true
     }
 
-    /// Goes round until nothing moves, `rounds_max` times at most: so that a thread that has other things to look after comes
-    /// back to these, however much there is to do.
+    /// Runs rounds until nothing moves, at most `rounds_max`. A thread with other things to do returns to them,
+    /// however much there is to do here.
     pub fn run_rounds(&mut self, rounds_max: u32) -> WorkerProgress {
         let ended = self.core.counters.ended;
         let mut progress = WorkerProgress { rounds: 0, ended: 0, is_idle: false };
@@ -278,7 +283,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         progress
     }
 
-    /// Housekeeping for a scheduler that has nothing else to do. Returns true if there is more to do.
+    /// Does housekeeping for a scheduler that has nothing else to do. Returns true if there is more to do.
     pub fn maintain(&mut self) -> bool {
         self.release();
         if self.open > 0 {
@@ -288,17 +293,18 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.core.maintain_idle()
     }
 
-    /// Futures are open that are not parked.
+    /// Returns true if futures are open that are not parked.
     pub(super) fn has_live(&self) -> bool {
         self.open > 0
     }
 
-    /// Takes notice of what others have done, and lets in what may be. Returns true if outputs that were held were given out.
+    /// Takes notice of what other threads have done, and admits futures that may enter. Returns true if held outputs
+    /// were given out.
     fn attend(&mut self) -> bool {
         self.event_sleep.end(&self.core.slots.wakes.notifier);
         let released = self.release(); // before the notifier: it may wake futures here
         if self.open == 0 && self.core.parked > 0 {
-            self.core.host.expire(); // likewise
+            self.core.host.expire(); // this too may wake futures here
         }
         self.take_woken();
         self.admit();
@@ -306,7 +312,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         released
     }
 
-    /// Gives places to spawned futures that wait, while there are any.
+    /// Gives places to waiting spawned futures, while there are any.
     fn admit(&mut self) {
         while !self.queue.is_empty() && !self.is_full() {
             let Some((spawned, fill)) = self.queue.pop(&self.core.host) else { break };
@@ -314,12 +320,12 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         }
     }
 
-    /// Spawned futures wait, and one of them may be let in.
+    /// Returns true if a waiting spawned future may enter.
     pub(super) fn can_admit(&self) -> bool {
         !self.queue.is_empty() && !self.is_full()
     }
 
-    /// Gives out what is due of the held outputs. Returns true if there was some.
+    /// Gives out the held outputs that are due. Returns true if there were some.
     fn release(&mut self) -> bool {
         if self.outputs.is_empty() {
             return false;
@@ -333,12 +339,13 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         released
     }
 
-    /// For `Notifier::sleep`: nothing is held, or the host will notify when some of it is released.
+    /// For `Notifier::sleep`: returns true if nothing is held, or the host will notify the worker when some of it is
+    /// released.
     pub(crate) fn awaits_release(&self) -> bool {
         self.core.awaits_release(self.outputs.first())
     }
 
-    /// Polls the future at `at` in the list; `early`: its operations may not be done.
+    /// Polls the future at `at` in the list. `early`: its operations may not be done.
     #[inline(always)]
     fn poll(&mut self, at: usize, early: bool) -> Polled {
         // SAFETY: slots live as long as the worker, and are reached by `&` only.
@@ -368,7 +375,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.vacate(slot);
     }
 
-    /// Empties a slot that is in no list, also if the future's drop panics.
+    /// Empties a slot that is in no list, even if the future's drop panics.
     fn vacate(&mut self, slot: NonNull<Slot<H::Operations>>) {
         struct Vacated<'w, H: Host, S: Suspend>(&'w mut Worker<H, S>, NonNull<Slot<H::Operations>>);
         impl<H: Host, S: Suspend> Drop for Vacated<'_, H, S> {
@@ -391,8 +398,8 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         self.core.clear();
     }
 
-    /// Drops every future, then waits for what is held and gives it out. The first panic is passed on when all is
-    /// done (or swallowed if one is under way already).
+    /// Drops every future, then waits for held outputs and gives them out. The first panic is passed on when
+    /// everything is done. It is ignored if another panic is already under way.
     pub(crate) fn finish(&mut self) {
         let forgotten = catch_unwind(AssertUnwindSafe(|| self.queue.clear(&self.core.host)));
         let cleared = catch_unwind(AssertUnwindSafe(|| self.clear()));
@@ -404,7 +411,7 @@ impl<H: Host, S: Suspend> Worker<H, S> {
         }
     }
 
-    /// Waits for what is held and gives all of it out. The first panic of the host or of an ending.
+    /// Waits for held outputs and gives all of them out. Returns the first panic of the host or of an ending.
     fn finish_held(&mut self) -> thread::Result<()> {
         let Some(last) = self.outputs.last() else { return Ok(()) };
         let mut given = catch_unwind(AssertUnwindSafe(|| {
@@ -440,7 +447,7 @@ impl<H: Host, S: Suspend> Round<H, S> for Worker<H, S> {
     }
 }
 
-/// A slot that is not filled is given back, also if what was to fill it panics.
+/// Gives a slot back that is not filled, also if the code that was to fill it panics.
 struct Placing<'w, H: Host, S: Suspend> {
     worker: &'w mut Worker<H, S>,
     at: NonNull<Slot<H::Operations>>,
@@ -455,7 +462,7 @@ impl<H: Host, S: Suspend> Drop for Placing<'_, H, S> {
     }
 }
 
-/// A future that panicked at its poll is dropped and its slot is free again.
+/// Drops a future that panicked at its poll, and frees its slot.
 struct Unwound<'w, H: Host, S: Suspend> {
     worker: &'w mut Worker<H, S>,
     at: usize,

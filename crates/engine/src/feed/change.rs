@@ -1,4 +1,4 @@
-//! Transactions that were committed, and their changes.
+//! Committed transactions and their changes.
 
 use super::tables::{ChangedTable, TableChange, Tables};
 use crate::error::{Error, Result};
@@ -15,18 +15,18 @@ pub struct ChangedTransaction {
     position: ChangePosition,
     commit_timestamp: u64,
     entries: Vec<Entry>,
-    /// Keys and values; values begin at multiples of eight bytes, as some types need it.
+    /// Keys and values. Values begin at multiples of eight bytes, because some types need it.
     words: Vec<u64>,
 }
 
-/// Where a change is.
+/// The place of a change.
 struct Entry {
     table: u32,
     what: What,
 }
 
 enum What {
-    /// Its key, and its value, if it is there.
+    /// Its key, and its value if the row exists.
     Row(Range<usize>, Option<Range<usize>>),
     Table(TableChange),
 }
@@ -35,17 +35,17 @@ enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change<'a> {
-    /// Of which table, with the name that it has there in the log.
+    /// The changed table, with its name at that place in the log.
     pub table: &'a Arc<ChangedTable>,
-    /// What has become of it.
+    /// The kind of change.
     pub kind: ChangeKind<'a>,
 }
 
-/// What has become of a row, or of a table. Each is said as it is from now on, so to apply it twice does no harm.
+/// A change of a row or a table. Each states the new condition, so applying it twice does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind<'a> {
-    /// The row is there, with this value.
+    /// The row exists, with this value.
     Put {
         /// The encoded key.
         key: &'a [u8],
@@ -57,15 +57,16 @@ pub enum ChangeKind<'a> {
         /// The encoded key.
         key: &'a [u8],
     },
-    /// [`Change::table`] says what the table is: it was made, renamed or retyped, or has another version of a type of its values.
+    /// [`Change::table`] describes the table. It was made, renamed or retyped, or has another version of a type of
+    /// its values.
     Described,
-    /// No row that the table had before is left.
+    /// All rows that the table had before are gone.
     Cleared,
     /// The table is gone with all its rows.
     Dropped,
 }
 
-/// A place for `bytes` more behind `at`, on a multiple of eight where that is asked for.
+/// Returns a place for `bytes` more after `at`, on a multiple of eight if `is_aligned`.
 fn place(at: &mut usize, bytes: usize, is_aligned: bool) -> Range<usize> {
     let start = if is_aligned { at.next_multiple_of(size_of::<u64>()) } else { *at };
     *at = start + bytes;
@@ -73,7 +74,7 @@ fn place(at: &mut usize, bytes: usize, is_aligned: bool) -> Range<usize> {
 }
 
 impl ChangedTransaction {
-    /// The changes of a commit, all of tables that are known. None: one is not.
+    /// Returns the changes of a commit, if all their tables are known.
     pub(super) fn of_commit(
         tables: &Tables,
         position: ChangePosition,
@@ -99,7 +100,7 @@ impl ChangedTransaction {
         Some(ChangedTransaction { tables, position, commit_timestamp, entries, words })
     }
 
-    /// What has become of one table.
+    /// Returns a change of one table.
     pub(super) fn of_table(
         tables: &Tables,
         position: ChangePosition,
@@ -117,18 +118,19 @@ impl ChangedTransaction {
         }
     }
 
-    /// Where to go on behind this transaction: to be stored together with what was applied.
+    /// Returns the position after this transaction, from which to continue. Store it together with what was applied.
     pub fn position(&self) -> ChangePosition {
         self.position
     }
 
-    /// The timestamp with which it has committed; none for a change of a table. Of two commits that have written the same row, the later
-    /// one's is not smaller. Otherwise it says nothing about the order in which transactions come here.
+    /// Returns the timestamp of the commit. `None` for a change of a table. Of two commits that have written the same
+    /// row, the later one's is not smaller. Otherwise it says nothing about the order in which transactions arrive
+    /// here.
     pub fn commit_timestamp(&self) -> Option<u64> {
         (self.commit_timestamp > 0).then_some(self.commit_timestamp)
     }
 
-    /// What it has changed: each row once, as it is after the transaction.
+    /// Returns the changes: each row once, as it is after the transaction.
     pub fn changes(&self) -> ChangeIter<'_> {
         ChangeIter { transaction: self, entries: self.entries.iter() }
     }
@@ -192,8 +194,8 @@ impl fmt::Debug for ChangeIter<'_> {
 }
 
 impl<'a> Change<'a> {
-    /// The row as these types: its key, and its value, or none if there is no row any more. None where the table as a whole has
-    /// changed. [`Error::TableMismatch`] unless the table has these types.
+    /// Decodes the row with these types: its key, and its value, or `None` if the row no longer exists. The outer
+    /// `None`: the table as a whole has changed. Returns [`Error::TableMismatch`] unless the table has these types.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};

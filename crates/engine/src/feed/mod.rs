@@ -1,10 +1,11 @@
-//! What a database has committed, for programs that follow it: transactions with their changes, read from the log while it is
-//! written. `db` makes readers; the design is in `docs/design/changes.md`.
+//! The feed of a database's commits, for programs that follow it: transactions with their changes, read from the log
+//! while it is written. `db` makes readers. The design is in `docs/design/changes.md`.
 //!
 //! Invariants:
-//! - What is given out is durable, and comes once and in the order of the log.
-//! - What the log has from a reader's place on is not given up, as long as its hold is not cut; and if it is, that is an error.
-//! - Tables are known by number: a change of a table comes behind what says what the table is.
+//! - Transactions that are given out are durable, and come once and in the order of the log.
+//! - The log from a reader's place on is not given up as long as the reader's hold is not cut. If it is cut, that is
+//!   an error.
+//! - Tables are known by number. A change of a table comes after the record that describes the table.
 
 mod change;
 mod reader;

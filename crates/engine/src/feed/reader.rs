@@ -1,4 +1,4 @@
-//! Reading what was committed.
+//! Readers of committed changes.
 
 use super::change::ChangedTransaction;
 use super::tables::Tables;
@@ -13,10 +13,10 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// So far a reader goes on before it gives up what it holds of the log.
+/// How far a reader continues before it gives up what it holds of the log.
 const HELD_BYTES: u64 = 256 << 10;
 
-/// No log is so long.
+/// A position after the end of every log.
 const END: Lsn = Lsn(u64::MAX);
 
 /// The log of a database, as readers of its changes see it.
@@ -29,22 +29,25 @@ pub(crate) struct Source {
     pub(crate) memory: Weak<Memory>,
 }
 
-/// How a log goes on.
+/// How a log continues.
 pub(crate) enum Log {
-    /// It is written. `would_deadlock`: the calling thread must not wait for it.
+    /// It is being written. `would_deadlock`: the calling thread must not wait for it.
     Live { writer: Writer, would_deadlock: Box<dyn Fn() -> bool + Send + Sync> },
-    /// It is only read, and durable for certain up to here; it ends at `end`.
+    /// It is only read. It is known to be durable up to `durable`, and ends at `end`.
     Still { durable: Lsn, end: Lsn },
 }
 
-/// What a database commits, from a position on: [`Database::changes`](crate::Database::changes).
+/// A reader of the changes that a database commits, from a position on: see
+/// [`Database::changes`](crate::Database::changes).
 ///
-/// Transactions come when they are durable, each once, in the order of the log: for each row that of commits, and none before another
-/// one on which it depends. While it is there, the log is kept from the place on which it has come to; one that does not go on
-/// is cut off at [`Options::log_held_bytes`](crate::Options::log_held_bytes), or when there is no room, and then answers
+/// It returns transactions when they are durable, each once, in the order of the log. For each row this is the order
+/// of commits, and no transaction comes before another on which it depends. While the reader exists, the log is kept
+/// from the reader's place on. A reader that does not continue is cut off at
+/// [`Options::log_held_bytes`](crate::Options::log_held_bytes), or when there is no room. It then returns
 /// [`Error::ChangesRemoved`].
 ///
-/// It does not keep the database open: once that is closed, it answers [`Error::Closed`]. After any other error it can be asked again.
+/// The reader does not keep the database open. After the database is closed, it returns [`Error::Closed`]. After any
+/// other error it can be called again.
 ///
 /// ```
 /// use braiddb::changes::ChangeKind;
@@ -75,16 +78,16 @@ pub(crate) enum Log {
 pub struct Changes {
     source: Source,
     follower: Follower,
-    /// On the part of the log that was not read yet, where it would go on without.
+    /// The hold on the part of the log that was not read yet, if the log would not keep that part by itself.
     hold: Option<Hold>,
-    /// Something was read, so the position was one of this log.
+    /// True if something was read, so the position was one of this log.
     has_begun: bool,
     tables: Tables,
-    /// What is in the account for this reader.
+    /// The bytes in the account for this reader.
     charged_bytes: u64,
 }
 
-/// A reader of this log from a position on; `tables`: as the catalog has them now.
+/// Makes a reader of this log from a position on. `tables`: the tables as the catalog has them now.
 pub(crate) fn open(source: Source, from: ChangePosition, tables: Tables) -> Result<Changes> {
     if from.database != source.database {
         return Err(Error::NoSuchPosition { reason: "it is of another database" });
@@ -118,7 +121,7 @@ pub(crate) fn open(source: Source, from: ChangePosition, tables: Tables) -> Resu
     Ok(changes)
 }
 
-/// Where the log begins.
+/// Returns where the log begins.
 pub(crate) fn oldest_lsn(source: &Source) -> Result<Lsn> {
     match &source.log {
         Log::Live { writer, .. } => Ok(writer.oldest_lsn()),
@@ -132,31 +135,33 @@ pub(crate) fn oldest_lsn(source: &Source) -> Result<Lsn> {
 const BEHIND: &str = "it lies behind the end of the log: it is of a copy that has gone on by itself";
 
 impl Changes {
-    /// Behind the last transaction that was given out: where a reader has to begin to go on.
+    /// Returns the position after the last transaction that was given out, from which a new reader can continue.
     pub fn position(&self) -> ChangePosition {
         let (lsn, chain) = self.follower.place();
         let Source { database, generation, .. } = self.source;
         ChangePosition { database, generation, lsn, chain }
     }
 
-    /// The next transaction, if there is one that is durable by now. Waits for nothing but for files to be read.
+    /// Returns the next transaction, if one is durable by now. Waits only for files to be read.
     pub fn try_next(&mut self) -> Result<Option<ChangedTransaction>> {
         self.next_up_to(END)
     }
 
-    /// The next transaction; waits until there is one that is durable. None only where none comes any more: the database was opened
-    /// to be read. Not to be called on a worker's thread, which could have to do what it waits for.
+    /// Returns the next transaction, and waits until one is durable. `None` only if no more can come, because the
+    /// database was opened to be read. Do not call this on a worker's thread, because the worker itself may have to
+    /// do what the call waits for.
     pub fn wait_next(&mut self) -> Result<Option<ChangedTransaction>> {
         self.wait(END, None)
     }
 
-    /// As [`wait_next`](Self::wait_next), for so long at most; then none.
+    /// Returns the next transaction like [`wait_next`](Self::wait_next). Returns `None` if there is none within this
+    /// time.
     pub fn next_timeout(&mut self, at_most: Duration) -> Result<Option<ChangedTransaction>> {
         self.wait(END, Some(at_most))
     }
 
-    /// As [`wait_next`](Self::wait_next), of what lies before a position: none, when all of that has been given out.
-    /// [`position`](Self::position) is not before it then.
+    /// Returns the next transaction before a position, like [`wait_next`](Self::wait_next). `None` if all of them
+    /// have been given out. Then [`position`](Self::position) is not before `until`.
     pub fn next_before(&mut self, until: ChangePosition) -> Result<Option<ChangedTransaction>> {
         if until.partial_cmp(&self.position()).is_none() {
             return Err(Error::NoSuchPosition { reason: "it is of another log" });
@@ -181,14 +186,14 @@ impl Changes {
             if would_deadlock() {
                 return Err(Error::WouldDeadlock);
             }
-            // (What has become durable may be a record of the time alone.)
+            // Only a record of the time may have become durable.
             if !writer.wait_beyond(place, deadline_ns).map_err(ended)? {
                 return Ok(None);
             }
         }
     }
 
-    /// The next transaction, if there is one before `limit` that is durable by now.
+    /// Returns the next transaction before `limit` that is durable by now, if there is one.
     fn next_up_to(&mut self, limit: Lsn) -> Result<Option<ChangedTransaction>> {
         loop {
             let until = self.durable()?.min(limit);
@@ -197,7 +202,7 @@ impl Changes {
             self.let_go(place, false)?;
             let room_bytes = match self.follower.next_record(until) {
                 Ok(Next::End) => {
-                    // (It may have passed over something.)
+                    // The reader may have skipped something.
                     let place = self.follower.place().0;
                     return self.let_go(place, true).map(|()| None);
                 }
@@ -217,7 +222,7 @@ impl Changes {
         }
     }
 
-    /// Lets go of the log before `place`: now and then, or where there is nothing more to read.
+    /// Gives up the log before `place`, from time to time or if there is nothing more to read.
     fn let_go(&mut self, place: Lsn, is_at_end: bool) -> Result<()> {
         let Some(hold) = &mut self.hold else { return Ok(()) };
         let passed_bytes = place.0 - hold.lsn().0;
@@ -227,14 +232,14 @@ impl Changes {
         Ok(())
     }
 
-    /// As [`wait_next`](Self::wait_next), for tasks. It holds no thread while it waits, and works with any runtime; files are read
-    /// where it is polled, 256 KiB at a time, or one longer record, as a rule from the system's cache. Dropped on the way it has
-    /// lost nothing.
+    /// Returns the next transaction like [`wait_next`](Self::wait_next), for tasks. It holds no thread while it
+    /// waits, and works with any runtime. Files are read during the poll, 256 KiB or one longer record at a time,
+    /// usually from the system's cache. Dropping the future loses nothing.
     pub async fn next_async(&mut self) -> Result<Option<ChangedTransaction>> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// As [`next_async`](Self::next_async), for streams that are written by hand.
+    /// Polls for the next transaction, like [`next_async`](Self::next_async), for hand-written streams.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<ChangedTransaction>>> {
         loop {
             if let Some(next) = self.try_next()? {
@@ -245,7 +250,7 @@ impl Changes {
         }
     }
 
-    /// Up to where the log is durable. An error once its files may be others'.
+    /// Returns how far the log is durable. Fails once its files may belong to another process.
     fn durable(&self) -> Result<Lsn> {
         match &self.source.log {
             Log::Live { writer, .. } => writer.check_open().map(|()| writer.durable_lsn()).map_err(ended),
@@ -254,18 +259,18 @@ impl Changes {
         }
     }
 
-    /// That a record, which is as it was written, makes no sense. It is not passed over.
+    /// Returns the error for a record that is intact but makes no sense. Such a record is not skipped.
     fn refuse(&mut self, place: Lsn, chain: Option<u32>, reason: &'static str) -> Error {
         let Source { storage, database, .. } = &self.source;
         self.follower = Follower::new(storage.clone(), *database, place, chain);
         Error::Log(wal::Error::Damaged { file: "log".into(), offset: 0, lsn: place, reason })
     }
 
-    /// Why a record could not be read.
+    /// Returns why a record could not be read.
     fn explain(&mut self, error: wal::Error) -> Error {
         let place = self.follower.place().0;
         if let Some(hold) = &mut self.hold {
-            // It is still where it was, unless it was cut.
+            // The hold is still at its place, unless it was cut.
             let at = hold.lsn();
             if let Err(oldest) = hold.move_to(at) {
                 return Error::ChangesRemoved { asked: place, oldest };
@@ -280,7 +285,7 @@ impl Changes {
         }
     }
 
-    /// Has this reader counted in the account, with a buffer of at least so many bytes.
+    /// Charges this reader to the account, with a buffer of at least so many bytes.
     fn charge(&mut self, room_bytes: usize) -> Result<()> {
         let memory = self.source.memory.upgrade().ok_or(Error::Closed)?;
         let buffer_bytes = self.follower.room_bytes().max(room_bytes);
@@ -313,7 +318,7 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// What a record has, or what is wrong with it.
+/// Returns the contents of a record, or what is wrong with it.
 fn take(
     tables: &mut Tables,
     position: ChangePosition,
@@ -327,7 +332,7 @@ fn take(
     Ok(ChangedTransaction::of_table(tables, position, entry.number, changes))
 }
 
-/// Why there is nothing to wait for.
+/// Returns why there is nothing to wait for.
 fn ended(error: wal::Error) -> Error {
     if matches!(error, wal::Error::Closed) { Error::Closed } else { Error::Log(error) }
 }

@@ -1,23 +1,23 @@
-//! What a reader of changes knows of tables.
+//! The tables that a reader of changes knows.
 
 use crate::checkpoint::CatalogEntry;
 use crate::table::Description;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A table whose rows have changed, or that has itself.
+/// A table that has changed, or whose rows have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangedTable {
-    /// Its number, which it keeps, and which no other table ever has.
+    /// The table's number, which never changes and which no other table ever has.
     pub number: u32,
-    /// What it is called.
+    /// The table's name.
     pub name: String,
-    /// The type of its keys, as [`TableInfo`](crate::TableInfo) has it.
+    /// The type of its keys, as in [`TableInfo`](crate::TableInfo).
     pub key_type: String,
     /// The type of its values.
     pub value_type: String,
-    /// Definitions of the named types that its values consist of.
+    /// Definitions of the named types in its values.
     pub definitions: Vec<String>,
 }
 
@@ -32,14 +32,14 @@ impl ChangedTable {
         ChangedTable { number, name, key_type, value_type, definitions }
     }
 
-    /// About what it takes in memory.
+    /// Returns the approximate memory that it takes.
     fn bytes(&self) -> usize {
         let texts = [&self.name, &self.key_type, &self.value_type].into_iter().chain(&self.definitions);
         size_of::<ChangedTable>() + texts.map(|text| size_of::<String>() + text.len()).sum::<usize>()
     }
 }
 
-/// What a record of the catalog has changed.
+/// The change in a record of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableChange {
     Described,
@@ -47,20 +47,20 @@ pub(super) enum TableChange {
     Dropped,
 }
 
-/// All tables by their numbers, as they are at some place in the log. Transactions that were given out share the list.
+/// All tables by their numbers, as of some place in the log. Transactions that were given out share the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
     list: Arc<BTreeMap<u32, Arc<ChangedTable>>>,
-    /// No table has had this number yet.
+    /// The first number that no table has had.
     next: u32,
-    /// The table that was dropped last: nothing tells of it any more, but what was given out then.
+    /// The table that was dropped last. Only transactions given out at that time refer to it.
     gone: Option<u32>,
-    /// About what they take in memory.
+    /// The approximate memory that the tables take.
     bytes: usize,
 }
 
 impl Tables {
-    /// These, the last table among them, if there ever was one.
+    /// Makes the list of these tables. It includes the table made last, if there ever was one.
     pub(crate) fn new(tables: impl Iterator<Item = ChangedTable>) -> Tables {
         let list: BTreeMap<_, _> = tables.map(|table| (table.number, Arc::new(table))).collect();
         let bytes = list.values().map(|table| table.bytes()).sum();
@@ -72,7 +72,7 @@ impl Tables {
         self.list.get(&number)
     }
 
-    /// Takes note of what the log says of a table, and says what has changed. None: it cannot be.
+    /// Records what the log says of a table, and returns what has changed. `None`: the record cannot be right.
     pub(super) fn note(&mut self, entry: &CatalogEntry) -> Option<Vec<TableChange>> {
         let known = self.list.get(&entry.number);
         if known.is_none() && entry.number != self.next {
@@ -81,8 +81,8 @@ impl Tables {
         self.next = self.next.max(entry.number + 1);
         let table = ChangedTable::of_entry(entry);
         let is_news = known.is_none_or(|known| **known != table);
-        // (A record that says only that a table was cleared, or gone, has nothing else to tell. Any other one is told, also if the
-        // reader has known it from the beginning.)
+        // A record that says only that a table was cleared or dropped describes nothing else. Any other record is
+        // reported, even if the reader has known the table from the beginning.
         let emptied = match (entry.is_dropped, entry.is_cleared) {
             (true, _) => Some(TableChange::Dropped),
             (false, true) => Some(TableChange::Cleared),
@@ -98,7 +98,7 @@ impl Tables {
         Some(emptied.into_iter().chain(is_described.then_some(TableChange::Described)).collect())
     }
 
-    /// About what they take in memory.
+    /// Returns the approximate memory that the tables take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

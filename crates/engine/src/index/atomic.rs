@@ -1,20 +1,20 @@
-//! The atomics that nodes are made of: those of [`crate::sync::atomic`], but of the exact size of
-//! their value under the model checker too, because a node's layout is fixed. For the trees of this folder.
+//! The atomics that nodes are made of, for the trees of this folder. They are those of [`crate::sync::atomic`], but
+//! have the exact size of their value under the model checker too, because a node's layout is fixed.
 
 #[cfg(not(braid_shuttle))]
 pub(in crate::index) use crate::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(braid_shuttle)]
 pub(in crate::index) use modelled::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
-/// The model checker runs one thread at a time and treats every access as sequentially consistent:
-/// a plain atomic with a switch point before each access is the same to it.
+/// The atomics for the model checker, which runs one thread at a time and treats every access as sequentially
+/// consistent. To it, a plain atomic with a switch point before each access is the same as one of its own.
 #[cfg(braid_shuttle)]
 mod modelled {
     pub(in crate::index) use std::sync::atomic::Ordering;
 
     pub(in crate::index) fn fence(_: Ordering) {}
 
-    /// Lets the model checker run another thread: any access of its own atomics does.
+    /// Lets the model checker run another thread, as any access of its own atomics does.
     fn switch() {
         shuttle::sync::atomic::AtomicU8::new(0).load(Ordering::SeqCst);
     }

@@ -1,47 +1,51 @@
-//! The dead ends of an index: keys at its beginning, or at its end, that are all deleted, and are there for old transactions alone.
+//! The dead ends of an index. A dead end is a range of keys at the beginning or the end of the index that are all
+//! deleted, and that exist only for old transactions.
 //!
-//! A queue beside an old transaction has one: each row that was taken and that the old transaction could read stays, deleted. A walk that
-//! sets out there, for a transaction that began later than all these deletions, skips them.
+//! A queue beside an old transaction has a dead end: each row that was taken and that the old transaction could read
+//! stays, deleted. A walk for a transaction that began later than all these deletions skips the dead keys at its start.
 //!
 //! # Steps
-//! 1. *Claim.* A transaction that has met many dead keys goes through them, and claims that all keys before a bound are dead. From then on
-//!    an operation that brings such a key to life finds the claim; or it is over when the next step is made.
-//! 2. *Prove.* When all operations are over that were in flight at the claim, a transaction goes through these keys again. If all are
-//!    dead still, and the claim stands, walks skip them as of the latest of the deletions, and later.
-//! 3. *Shrink.* An operation that inserts a key, or writes a value over its deletion, ends the claim of that key, and no walk skips the
-//!    key from then on. Its transaction commits later. So a transaction that sees the value began after that, and finds the key.
+//! 1. *Claim.* A transaction that has met many dead keys goes through them, and claims that all keys before a bound are
+//!    dead. An operation that brings such a key to life from then on finds the claim, or is over when the next step is
+//!    made.
+//! 2. *Prove.* When all operations that were in flight at the claim are over, a transaction goes through these keys
+//!    again. If all are still dead and the claim stands, walks as of the latest of the deletions and later skip them.
+//! 3. *Shrink.* An operation that inserts a key, or writes a value over its deletion, ends the claim of that key. No
+//!    walk skips the key from then on. The operation's transaction commits later. A transaction that sees the value
+//!    therefore began after that, and finds the key.
 //!
 //! # Ranges that were read
-//! A walk that skips leaves a mark, as it would in each node that it skips: with the end's number for the node, and its version, which
-//! changes when it shrinks. So a transaction that has skipped a key finds out when it commits that the key may be there; or the one that
-//! brings the key finds the stamp that was left here.
+//! A walk that skips leaves a mark, as it would in each node that it skips. The mark has the end's number in place of
+//! the node's, and the end's version, which changes when the end shrinks. When a transaction that has skipped a key
+//! commits, it therefore finds out that the key may be there, or else the transaction that brings the key finds the
+//! stamp left here.
 //!
 //! # Invariants, whenever the lock is free
-//! - `reach` is the first slice of the farther one of the claim's bound and that of what is skipped.
-//! - All keys before the bound of what is skipped are dead, but for those whose operation has not shrunk it yet and will before its
-//!   transaction commits.
+//! - `reach` is the first slice of one of two bounds, the claim's and that of the skipped keys, whichever is farther.
+//! - All keys before the bound of the skipped keys are dead. The exceptions are keys whose operation has not shrunk the
+//!   end yet; it does so before its transaction commits.
 
 use super::{Key, Mark, slice_of};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use std::ops::Bound;
 
-/// The longest bound.
+/// The longest bound in bytes.
 pub const BOUND_BYTES_MAX: usize = 64;
-/// The numbers of the ends in marks, where nodes have theirs: the beginning, and the end.
+/// The numbers of the two ends in marks, in place of a node's number: the beginning and the end.
 const NODES: [u32; 2] = [u32::MAX - 1, u32::MAX];
 
 /// Both ends of an index.
 #[derive(Debug)]
 pub struct DeadEnds([DeadEnd; 2]);
 
-/// One of them.
+/// One end of an index.
 #[derive(Debug)]
 pub struct DeadEnd {
     is_reverse: bool,
-    /// Operations that bring keys of these slices to life have to look at the rest.
+    /// Operations that bring keys up to this slice to life have to look at the rest.
     reach: AtomicU64,
-    /// The same of all that was ever skipped: the keys that `stamp` is about.
+    /// The same bound over everything that was ever skipped: the keys that `stamp` is about.
     skipped: AtomicU64,
     is_skipping: AtomicBool,
     version: AtomicU64,
@@ -57,7 +61,7 @@ struct State {
     claims: u64,
 }
 
-/// Walks skip the keys before this bound, as of this time and later.
+/// Walks as of `as_of` and later skip the keys before the bound.
 #[derive(Debug)]
 struct Skip {
     bound: Vec<u8>,
@@ -75,11 +79,11 @@ struct Claim {
 /// The next step for a transaction that has met dead keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Task {
-    /// There is a claim that cannot be proven yet.
+    /// Nothing: there is a claim that cannot be proven yet.
     Nothing,
-    /// To go through the keys from this bound on, and to claim.
+    /// Go through the keys from this bound on, and claim.
     Claim { from: Option<Vec<u8>> },
-    /// To go through the keys from this bound on before the other one, and to prove the claim of this number.
+    /// Go through the keys from `from` on and before `to`, and prove the claim of this number.
     Prove { number: u64, from: Option<Vec<u8>>, to: Vec<u8> },
 }
 
@@ -90,19 +94,19 @@ impl Default for DeadEnds {
 }
 
 impl DeadEnds {
-    /// The end at which walks in this direction begin.
+    /// Returns the end at which walks in this direction begin.
     #[inline(always)]
     pub fn of(&self, is_reverse: bool) -> &DeadEnd {
         &self.0[usize::from(is_reverse)]
     }
 
-    /// The end that this mark is about, if it is about one.
+    /// Returns the end that this mark is about, if the mark is about an end.
     #[inline(always)]
     pub(super) fn marked(&self, mark: &Mark) -> Option<&DeadEnd> {
         (mark.node >= NODES[0]).then(|| self.of(mark.node == NODES[1]))
     }
 
-    /// An operation has brought this key to life.
+    /// Tells both ends that an operation has brought this key to life.
     #[inline(always)]
     pub(super) fn came(&self, key: &Key) {
         for end in &self.0 {
@@ -112,7 +116,7 @@ impl DeadEnds {
         }
     }
 
-    /// The latest commit of a transaction that may have skipped this key.
+    /// Returns the latest commit of a transaction that may have skipped this key.
     pub(super) fn stamp_of(&self, key: &Key) -> u64 {
         let skipped = self.0.iter().filter(|end| end.is_within(&end.skipped, key));
         skipped.map(|end| end.stamp.load(Ordering::Acquire)).max().unwrap_or(0)
@@ -135,7 +139,7 @@ impl DeadEnd {
 
     #[inline(always)]
     fn is_within(&self, slice: &AtomicU64, key: &Key) -> bool {
-        // Relaxed: an operation that does not see a claim yet is in flight at the claim's moment.
+        // Relaxed: an operation that does not yet see a claim is in flight at the claim's moment.
         let slice = slice.load(Ordering::Relaxed);
         if self.is_reverse { key.slice >= slice } else { key.slice <= slice }
     }
@@ -144,20 +148,20 @@ impl DeadEnd {
         if self.is_reverse { key > bound } else { key < bound }
     }
 
-    /// The bound behind which walks set out.
+    /// Returns the bound behind which walks begin.
     #[cfg(test)]
     pub fn bound(&self) -> Option<Vec<u8>> {
         lock(&self.state).skip.as_ref().map(|skip| skip.bound.clone())
     }
 
-    /// Walks skip keys here.
+    /// Returns whether walks skip keys here.
     #[inline(always)]
     pub(super) fn is_skipping(&self) -> bool {
         self.is_skipping.load(Ordering::Relaxed)
     }
 
-    /// Finds the key at which a walk from `from`, as of this time, begins instead. Writes the key to `bound`, and returns its length and the mark to
-    /// leave. Returns `None` if the walk skips nothing.
+    /// Finds the key at which a walk from `from`, as of this time, begins instead. Writes the key to `bound`, and
+    /// returns its length and the mark to leave. Returns `None` if the walk skips nothing.
     pub(super) fn skip(
         &self,
         from: Bound<&Key>,
@@ -181,19 +185,20 @@ impl DeadEnd {
         self.version.load(Ordering::Acquire)
     }
 
-    /// No key that the walk skipped which has left this mark has been brought to life since.
+    /// Returns whether every key that the walk of this mark skipped is still dead.
     pub(super) fn is_as_marked(&self, mark: &Mark) -> bool {
         self.version() == mark.head
     }
 
-    /// As [`Index::raise_stamp`](super::Index::raise_stamp).
+    /// Raises the stamp, like [`Index::raise_stamp`](super::Index::raise_stamp).
     pub(super) fn raise_stamp(&self, mark: &Mark, stamp: u64) {
         if self.is_as_marked(mark) {
             self.stamp.fetch_max(stamp, Ordering::AcqRel);
         }
     }
 
-    /// Returns the next step. `is_past` says whether a moment of the epochs is past: see [`Epochs::is_past`](crate::epoch::Epochs::is_past).
+    /// Returns the next step. `is_past` says whether a moment of the epochs is past: see
+    /// [`Epochs::is_past`](crate::epoch::Epochs::is_past).
     pub fn task(&self, is_past: impl FnOnce(u64) -> bool) -> Task {
         let state = lock(&self.state);
         let from = state.skip.as_ref().map(|skip| skip.bound.clone());
@@ -206,7 +211,8 @@ impl DeadEnd {
         }
     }
 
-    /// Claims that the keys before this bound are dead. `moment` reads the epochs' moment, and is called when others can find the claim.
+    /// Claims that the keys before this bound are dead. `moment` reads the epochs' moment. It is called when others can
+    /// already find the claim.
     pub fn claim(&self, bound: Vec<u8>, moment: impl FnOnce() -> u64) {
         let mut state = lock(&self.state);
         if state.claim.is_some() || bound.len() > BOUND_BYTES_MAX {
@@ -218,8 +224,8 @@ impl DeadEnd {
         state.claim = Some(Claim { number, bound, moment: moment() });
     }
 
-    /// The keys before the bound of this claim are dead: the latest was deleted at `as_of`, or before those that were skipped. If the claim
-    /// stands, walks skip them from now on.
+    /// Proves the claim of this number. The keys before its bound are dead, and the latest deletion was at `as_of`, or
+    /// earlier than those of the keys already skipped. If the claim stands, walks skip the keys from now on.
     pub fn prove(&self, number: u64, as_of: u64) {
         let mut state = lock(&self.state);
         let Some(claim) = state.claim.take_if(|claim| claim.number == number) else { return };
@@ -233,14 +239,14 @@ impl DeadEnd {
         self.is_skipping.store(true, Ordering::Release);
     }
 
-    /// The claim of this number does not hold.
+    /// Gives up the claim of this number, which does not hold.
     pub fn give_up(&self, number: u64) {
         let mut state = lock(&self.state);
         state.claim.take_if(|claim| claim.number == number);
         self.set_reach(&state);
     }
 
-    /// This key is not dead any more, or will not be when its transaction commits.
+    /// Shrinks the end before this key, which is alive, or will be when its transaction commits.
     #[cold]
     #[inline(never)]
     fn shrink(&self, key: &Key) {
@@ -283,7 +289,7 @@ mod tests {
         end.skip(from, as_of, &mut bound).map(|(len, mark)| (bound[..len].to_vec(), mark))
     }
 
-    /// An end at which this bound has been proven, as of time 10.
+    /// Makes an end at which this bound has been proven, as of time 10.
     fn proven(is_reverse: bool, bound: &[u8]) -> DeadEnds {
         let ends = DeadEnds::default();
         let end = ends.of(is_reverse);
@@ -332,7 +338,8 @@ mod tests {
         assert!(skip(end, Bound::Unbounded, 10).is_none() && !end.is_skipping());
     }
 
-    /// Proves that a claim does not stand if one of its keys has come to life, and that the proof of an earlier claim proves no other.
+    /// Proves that a claim does not stand if one of its keys has come to life, and that the proof of an earlier claim
+    /// does not prove a later one.
     #[test]
     fn claims_end() {
         let ends = proven(false, b"c");
@@ -349,8 +356,8 @@ mod tests {
         assert_eq!(skip(end, Bound::Unbounded, 10).map(|(bound, _)| bound), Some(b"c".to_vec()));
     }
 
-    /// Proves that the stamp of those that have skipped is found for each key that was skipped, also when it is not any more, and for no
-    /// other; and that a mark of before the end shrank leaves none.
+    /// Proves that the stamp of the transactions that have skipped a key is found for that key, even if the key is no
+    /// longer skipped, and for no other key; and that a mark older than a shrinking leaves no stamp.
     #[test]
     fn stamps() {
         let ends = proven(false, b"m");

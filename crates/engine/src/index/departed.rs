@@ -1,21 +1,22 @@
 //! Keys that have left an index although a transaction is open that began before they were deleted.
 //!
-//! Such a transaction finds nothing under the key, and the key had no value in its snapshot. But it must not take
-//! the key for one that was never written. An index notes here when the latest of these keys was deleted: of all, and in places by
-//! their hashes.
+//! Such a transaction finds nothing under the key, and the key had no value in its snapshot. The transaction must not
+//! conclude that the key was never written. An index therefore notes here when the latest of these keys was deleted:
+//! for all keys together, and for places that keys' hashes choose.
 //!
 //! Invariants:
-//! - A deletion is noted here before its key leaves the index. So a thread that does not find the key finds the note.
-//! - Times only rise. A place may name a later deletion, of another key; never an earlier one.
+//! - A deletion is noted here before its key leaves the index. A thread that does not find the key therefore finds the
+//!   note.
+//! - Times only rise. A place may name a later deletion of another key, but never an earlier deletion.
 
 use super::{Key, mixed};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-/// Places of an index: 2 KiB, made when the first key departs.
+/// The number of places of an index. They take 2 KiB, and are made when the first key departs.
 const PLACES: usize = 256;
 
-/// One per index.
+/// The departed keys of one index.
 #[derive(Debug, Default)]
 pub struct Departed {
     newest: AtomicU64,
@@ -31,13 +32,13 @@ impl Departed {
         self.newest.fetch_max(deleted, Ordering::AcqRel);
     }
 
-    /// When the latest of these keys was deleted; 0: there is none.
+    /// Returns when the latest of these keys was deleted, or 0 if there is none.
     #[inline(always)]
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire) // pairs with the Release in `note`
     }
 
-    /// Returns true if `key` may have departed, deleted after `time`.
+    /// Returns whether `key` may have departed, deleted after `time`.
     #[inline(always)]
     pub fn is_later(&self, key: &Key, time: u64) -> bool {
         self.newest() > time && self.is_later_at(key, time)
@@ -58,7 +59,7 @@ fn place_of(key: &Key) -> usize {
 mod tests {
     use super::*;
 
-    /// Proves that a key that has departed is found at its time and before, and keys of other places are not.
+    /// Proves that a departed key is found at its time and before, and that keys of other places are not.
     #[test]
     fn times() {
         let departed = Departed::default();

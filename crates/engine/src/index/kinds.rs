@@ -1,7 +1,7 @@
-//! The kinds of index: the table of kinds, and calls of a tree of any of them.
+//! The kinds of index: the table of kinds, and calls of a tree of any kind.
 //!
-//! A call goes through one `match`, always the same way in one table, which a processor predicts; how much of a tree is compiled
-//! into its callers is the tree's own choice.
+//! A call goes through one `match`. In one table it always takes the same branch, which a processor predicts. Each tree
+//! chooses how much of it is compiled into its callers.
 
 use super::hashed::{cuckoo, hopscotch};
 use super::{Index, Inserted, Key, Mark, Page, Paged, Probe, RecordId, Unbegun, btree, bwtree, masstree};
@@ -14,7 +14,7 @@ use std::ops::Bound;
 impl std::str::FromStr for IndexKind {
     type Err = String;
 
-    /// The kind of this name, as commands take it; else an error that says which names there are.
+    /// Returns the kind of this name, as commands take it. The error says which names there are.
     fn from_str(name: &str) -> Result<IndexKind, String> {
         let names = IndexKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>();
         IndexKind::named(name)
@@ -22,8 +22,8 @@ impl std::str::FromStr for IndexKind {
     }
 }
 
-/// Makes enums of the table of kinds. A line says what the kind is, its name in commands and messages, and its tree,
-/// which has `new(slab, fixed8)`, and a `NODE_BYTES` beside it.
+/// Makes enums from the table of kinds. A line of the table has the kind's description, its name in commands and
+/// messages, and its tree, which has `new(slab, fixed8)` and a `NODE_BYTES` beside it.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $name:literal: $module:ident;)+) => {
         /// The kinds of index.
@@ -35,28 +35,28 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: &'static [IndexKind] = &[$(IndexKind::$kind,)+];
 
-            /// Its name in commands and messages.
+            /// Returns the kind's name in commands and messages.
             pub fn name(self) -> &'static str {
                 match self { $(IndexKind::$kind => $name,)+ }
             }
 
-            /// The kind of this name.
+            /// Returns the kind of this name.
             pub fn named(name: &str) -> Option<IndexKind> {
                 IndexKind::ALL.iter().copied().find(|kind| kind.name() == name)
             }
 
-            /// Those that keep keys in their order.
+            /// Returns the kinds that keep keys in order.
             pub fn ordered() -> impl Iterator<Item = IndexKind> + Clone {
                 IndexKind::ALL.iter().copied().filter(|kind| kind.is_ordered())
             }
 
-            /// Whether it keeps keys in their order. A table with an index that does not has no scans: its rows are found by
-            /// their keys alone.
+            /// Returns whether the kind keeps keys in order. A table whose index does not has no scans: its rows are
+            /// found only by their keys.
             pub fn is_ordered(self) -> bool {
                 match self { $(IndexKind::$kind => <$module::$kind as Index>::IS_ORDERED,)+ }
             }
 
-            /// Bytes of a node, which is aligned to them.
+            /// Returns the bytes of a node, which are also its alignment.
             pub(super) fn node_bytes(self) -> usize {
                 match self { $(IndexKind::$kind => $module::NODE_BYTES,)+ }
             }
@@ -74,31 +74,32 @@ macro_rules! kinds {
                 match self { $(Tree::$kind(_) => IndexKind::$kind,)+ }
             }
 
-            /// A cursor of a descent that has not begun: see [`Unbegun`].
+            /// Makes a cursor of a descent that has not begun: see [`Unbegun`].
             pub(super) fn unbegun(&self, bucket: u32) -> Cursor {
                 match self { $(Tree::$kind(_) => Cursor { $module: Unbegun::unbegun(bucket) },)+ }
             }
 
-            /// The number that it was made with, if it has not begun.
+            /// Returns the bucket number that the cursor was made with, if its descent has not begun.
             ///
             /// # Safety
             /// The cursor is of this tree.
             pub(super) unsafe fn unbegun_bucket(&self, cursor: &Cursor) -> Option<u32> {
-                // SAFETY: by the caller's promise it is of this kind.
+                // SAFETY: the caller has promised that the cursor is of this tree, so it is of this kind.
                 match self { $(Tree::$kind(_) => unsafe { cursor.$module }.bucket(),)+ }
             }
         }
 
-        /// A suspended point descent, for the index that began it alone: which says of what kind it is.
+        /// A suspended point descent. Only the index that began it may use it, because the index knows its kind.
         #[derive(Clone, Copy)]
         pub union Cursor { none: (), $(pub(super) $module: <$module::$kind as Index>::Cursor,)+ }
 
-        /// A suspended range walk, for the index that began it alone.
+        /// A suspended range walk. Only the index that began it may use it.
         #[derive(Clone, Copy)]
         pub union Walk { $($module: <$module::$kind as Index>::Walk,)+ }
 
-        // SAFETY (of every block): by the caller's promise a cursor or a walk is of this tree, and so of its kind; the rest of the
-        // promise is passed on.
+        // SAFETY (of every block): the caller has promised that a cursor or a walk is of this tree, so it is of the
+        // tree's kind, and the union's field is the one that was written. The rest of the caller's promise is what the
+        // tree's method asks for.
         impl Index for Tree {
             type Cursor = Cursor;
             type Walk = Walk;
@@ -221,23 +222,24 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Masstree: a trie of B+-trees, each of which goes by eight bytes of the key. The default.
+    /// Masstree: a trie of B+-trees, each of which indexes eight bytes of the key. The default.
     #[default]
     Masstree = "masstree": masstree;
     /// A B+-tree with optimistic lock coupling.
     BTree = "btree": btree;
-    /// An Open Bw-tree: nodes that are changed by records in front of what they were.
+    /// An Open Bw-tree: its nodes are changed by records that are added before them.
     BwTree = "bwtree": bwtree;
-    /// Cuckoo hashing, for tables whose rows are found by whole keys alone: two lines of memory per lookup, which are asked for at once,
-    /// whatever the size of the table. It has no scans: see [`Error::NoOrder`](crate::Error::NoOrder).
+    /// Cuckoo hashing, for tables whose rows are found only by whole keys. A lookup reads two lines of memory, which
+    /// are requested at once, whatever the size of the table. There are no scans: see
+    /// [`Error::NoOrder`](crate::Error::NoOrder).
     Cuckoo = "cuckoo": cuckoo;
-    /// Hopscotch hashing, for the same tables: as a rule two lines of memory per lookup, which are asked for at once. It takes an eighth
-    /// more memory than cuckoo hashing, and reads one bucket where that reads two.
+    /// Hopscotch hashing, for the same tables. As a rule, a lookup reads two lines of memory, which are requested at
+    /// once. It takes an eighth more memory than cuckoo hashing, and reads one bucket where cuckoo hashing reads two.
     Hopscotch = "hopscotch": hopscotch;
 }
 
 impl Cursor {
-    /// No descent: one is to be begun in its place.
+    /// The cursor of no descent. A descent is to be begun in its place.
     pub const NONE: Cursor = Cursor { none: () };
 }
 

@@ -1,19 +1,20 @@
-//! Keys, mixed: numbers of 64 bits in which neighbours lie anywhere. What kinds of index that have no order of keys find them
-//! by; and the order in which these kinds are walked.
+//! Mixed keys: numbers of 64 bits in which neighboring keys lie anywhere. Kinds of index without an order of keys find
+//! keys by these numbers, and are walked in an order that follows from them.
 //!
-//! That order is the one of *positions*. The position of a key is its mixed number with its bits reversed, so that the lowest
-//! bits, by which a table that grows by linear hashing knows its parts, decide first: each part has the positions from one
-//! to another, and a split parts them in the middle. Keys of one position come in the order of their bytes.
+//! That order is the order of *positions*. The position of a key is its mixed number with the bits reversed. A table
+//! that grows by linear hashing tells its parts by the lowest bits, and these decide first in a position. Each part
+//! therefore has a range of positions, and a split cuts the range in the middle. Keys with the same position are
+//! ordered by their bytes.
 //!
-//! Positions are in files: the ranges of a checkpoint begin at them, and what has not been changed since keeps its ranges. So the
-//! numbers of keys never change.
+//! Positions are in files: the ranges of a checkpoint begin at positions, and data that has not changed since then
+//! keeps its ranges. The numbers of keys therefore never change.
 
 use super::{Key, object};
 use std::cmp::Ordering as Order;
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The number of a key. Of keys of eight bytes no two have the same.
+/// Returns the number of a key. No two keys of eight bytes have the same number.
 #[inline(always)]
 pub(in crate::index) fn mix(key: &Key) -> u64 {
     match key.len {
@@ -23,18 +24,18 @@ pub(in crate::index) fn mix(key: &Key) -> u64 {
     }
 }
 
-/// That of a key of up to eight bytes.
+/// Returns the number of a key of up to eight bytes.
 #[inline(always)]
 pub(in crate::index) fn mix_short(slice: u64, len: u32) -> u64 {
     finish(slice ^ u64::from(len ^ 8).wrapping_mul(FACTOR))
 }
 
-/// That of a longer one.
+/// Returns the number of a key longer than eight bytes.
 #[inline(never)]
 pub(in crate::index) fn mix_long(bytes: &[u8]) -> u64 {
     debug_assert!(bytes.len() > 8);
-    // All bits of a word are mixed before the next one comes: words of tuples differ in a few bits each, and a product alone carries
-    // differences upwards only, so those of two words could meet and cancel.
+    // All bits of a word are mixed before the next word is added. Words of tuples differ in a few bits each, and a
+    // product alone carries differences only upwards, so that the differences of two words could meet and cancel.
     let step = |hash: u64, word: u64| finish(hash.rotate_left(29) ^ word);
     let (words, rest) = bytes.as_chunks::<8>();
     let hash = words.iter().fold(bytes.len() as u64, |hash, word| step(hash, u64::from_le_bytes(*word)));
@@ -43,7 +44,7 @@ pub(in crate::index) fn mix_long(bytes: &[u8]) -> u64 {
     if rest.is_empty() { hash } else { step(hash, u64::from_le_bytes(last)) }
 }
 
-/// The finisher of SplitMix64: a bijection.
+/// Applies the finisher of SplitMix64, which is a bijection.
 #[inline(always)]
 fn finish(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -51,36 +52,38 @@ fn finish(mut hash: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The number of a key as an entry has it: up to eight bytes in `word`, or the address of an object with all of them.
+/// Returns the number of a key as an entry stores it. `word` is the key itself, of up to eight bytes, or the address of
+/// an object with all its bytes.
 ///
 /// # Safety
-/// The object of a long key is one that is alive.
+/// The object of a long key is alive.
 #[inline(always)]
 pub(in crate::index) unsafe fn mix_entry(word: u64, code: u8) -> u64 {
     match code {
         ..=8 => mix_short(word, u32::from(code)),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has promised that the object of a long key is alive.
         _ => mix_long(unsafe { long_key(word) }),
     }
 }
 
-/// The bytes of a long key of which an entry has this word.
+/// Returns the bytes of a long key whose entry has this word.
 ///
 /// # Safety
-/// The object is one that is alive.
+/// The object is alive.
 #[inline(always)]
 pub(in crate::index) unsafe fn long_key<'a>(word: u64) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that the object is alive, and the word of a long key's entry is its address.
     unsafe { object::bytes(std::ptr::with_exposed_provenance(word as usize)) }
 }
 
-/// Where walks come to a key with this number.
+/// Returns the position in the order of walks of a key with this number.
 #[inline(always)]
 pub(in crate::index) fn position_of(hash: u64) -> u64 {
     hash.reverse_bits()
 }
 
-/// Appends the bytes whose order is that of walks: the position, and the key, where positions do not tell keys apart.
+/// Appends the bytes whose order is that of walks: the position, followed by the key where positions do not tell keys
+/// apart.
 pub(in crate::index) fn push_order(key: &Key, fixed8: bool, order: &mut Vec<u8>) {
     order.extend_from_slice(&position_of(mix(key)).to_be_bytes());
     if !fixed8 {
@@ -88,8 +91,8 @@ pub(in crate::index) fn push_order(key: &Key, fixed8: bool, order: &mut Vec<u8>)
     }
 }
 
-/// Compares the bytes that `push_order` makes of a key at this position with others; `key` is empty where positions tell keys
-/// apart.
+/// Compares the bytes that `push_order` makes of a key at this position with `other`. `key` is empty where positions
+/// tell keys apart.
 pub(in crate::index) fn cmp_order(position: u64, key: &[u8], other: &[u8]) -> Order {
     let (own, len) = (position.to_be_bytes(), other.len().min(8));
     own[..len].cmp(&other[..len]).then_with(|| match other.len() {
@@ -102,7 +105,7 @@ pub(in crate::index) fn cmp_order(position: u64, key: &[u8], other: &[u8]) -> Or
 mod tests {
     use super::*;
 
-    /// Proves that keys are compared as the bytes of their order are.
+    /// Proves that keys compare like the bytes of their order.
     #[test]
     fn order() {
         let keys: [&[u8]; 8] = [b"", b"\0", b"a", b"a\0", b"12345678", b"123456789", b"12345678\0", b"ab"];
@@ -122,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Proves that keys that differ in their length alone have other numbers, as entries have them too.
+    /// Proves that keys that differ only in their length have different numbers, also in the form that entries have.
     #[test]
     fn lengths() {
         let mut numbers: Vec<u64> = (0..9).map(|len| mix(&Key::new(&[0; 8][..len]))).collect();
@@ -132,7 +135,8 @@ mod tests {
         assert_eq!(numbers.len(), 9);
     }
 
-    /// Proves that keys of several numbers, of which two take many values, have as many numbers of their own, wherever the two are.
+    /// Proves that keys of several numbers get different mixed numbers when two of the numbers take many values,
+    /// wherever these two are.
     #[test]
     fn tuples() {
         let words = |key: &[u32]| key.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();

@@ -1,5 +1,6 @@
-//! How a key finds its record. [`Index`] is the contract; one implementation per folder or file. [`TableIndex`] is an
-//! index of any kind, together with what all kinds have in common: nothing outside of this folder names a kind.
+//! Indexes, which find the record of a key. [`Index`] is the contract, and each implementation has its folder or file.
+//! [`TableIndex`] is an index of any kind, together with everything that all kinds have in common. Nothing outside of
+//! this folder names a kind.
 
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
@@ -43,100 +44,103 @@ pub use page::{Mark, PAGE_ENTRIES_MAX, Page};
 pub use partitioning::Partitioning;
 pub use table_index::{DERIVED, IndexOptions, TableIndex};
 
-/// What a step of a descent came to.
+/// The outcome of a step of a descent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Memory has been asked for; step again.
+    /// Memory has been requested. Step again.
     Suspended,
-    /// No such key.
+    /// There is no such key.
     Absent,
     /// The key's record.
     Found(RecordId),
 }
 
-/// What an insertion came to.
+/// The outcome of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// The key was absent and now maps to the record.
     New,
-    /// The key is there already, for this record; nothing has changed.
+    /// The key is there already, for this record. Nothing has changed.
     Exists(RecordId),
 }
 
-/// What a step of a range walk came to.
+/// The outcome of a step of a range walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paged {
-    /// Memory has been asked for; step again.
+    /// Memory has been requested. Step again.
     Suspended,
-    /// The page holds the next entries, one at least.
+    /// The page holds the next entries, at least one.
     Page,
-    /// No more entries.
+    /// There are no more entries.
     End,
 }
 
-/// The cursor of a tree that may have a front: as long as that is asked, it has no place in the tree.
+/// The cursor of a tree that may have a front. As long as the front is asked, the cursor has no place in the tree.
 trait Unbegun: Copy {
-    /// One of a descent that has not begun, which keeps a bucket's number instead.
+    /// Makes the cursor of a descent that has not begun. It keeps a bucket's number instead of a place.
     fn unbegun(bucket: u32) -> Self;
 
-    /// The bucket's number, if it has not begun.
+    /// Returns the bucket's number, if the descent has not begun.
     fn bucket(&self) -> Option<u32>;
 }
 
-/// Contract: see README.md of this folder. All methods may be called concurrently from any thread inside an epoch.
+/// The contract of an index: see README.md of this folder. Any thread inside an epoch may call any method concurrently.
 pub trait Index: Send + Sync {
-    /// A suspended point descent: plain data, owns nothing; dropping it cancels.
+    /// A suspended point descent. It is plain data and owns nothing; dropping it cancels the descent.
     type Cursor: Copy;
-    /// A suspended range walk: plain data, owns nothing.
+    /// A suspended range walk. It is plain data and owns nothing.
     type Walk: Copy;
 
-    /// Walks go by the order of keys. (Else by an order of the index's own: see [`order_of`](Self::order_of).)
+    /// Whether walks go by the order of keys. If not, they go by an order of the index's own: see
+    /// [`order_of`](Self::order_of).
     const IS_ORDERED: bool = true;
 
-    /// A descent at its first node, inside an epoch. The first step reads that node: a caller that comes
-    /// back for it later asks for its memory by [`prepare`](Self::prepare). The lookup takes effect between the first step and
-    /// its answer, not before: the scheme may have had to wait for its turn until then.
+    /// Begins a descent at its first node, inside an epoch. The first step reads that node. A caller that comes back
+    /// later for the first step requests the node's memory by [`prepare`](Self::prepare). The lookup takes effect
+    /// between the first step and the answer, not earlier, because the scheme may have had to wait for its turn until
+    /// the first step.
     fn start(&self, key: &Key) -> Self::Cursor;
 
-    /// As `start`, for one of many keys in ascending order: `behind` is the one before, and `cursor` is where a
-    /// descent for it has ended in this epoch. Goes on from there if it can. Where keys are not in order after all,
-    /// that costs time and nothing else.
+    /// Begins a descent for one of many keys in ascending order. `behind` is the previous key, and `cursor` is where a
+    /// descent for it has ended in this epoch. The descent continues from there if it can. If the keys are not in
+    /// order, that costs time and nothing else.
     ///
     /// # Safety
-    /// The cursor is of this index; both keys' bytes are alive during the call.
+    /// The cursor is of this index. The bytes of both keys are alive during the call.
     unsafe fn start_behind(&self, cursor: &Self::Cursor, behind: &Key, key: &Key) -> Self::Cursor;
 
-    /// As `start_behind`, if the key belongs to the leaf that the cursor is at, as far as that tells.
+    /// Begins a descent like `start_behind`, but only if the key seems to belong to the leaf at which the cursor is.
     ///
     /// # Safety
-    /// As `start_behind`.
+    /// As for `start_behind`.
     unsafe fn start_near(&self, cursor: &Self::Cursor, behind: &Key, key: &Key) -> Option<Self::Cursor>;
 
-    /// Whether a descent that has not been stepped yet is a short one: the tree is so small that its nodes are in the caches if
-    /// it is in use.
+    /// Returns whether a descent that has not been stepped yet is short: the tree is so small that its nodes are in the
+    /// caches if it is in use.
     ///
     /// # Safety
     /// The cursor is of this index.
     unsafe fn is_short(&self, cursor: &Self::Cursor) -> bool;
 
-    /// Asks for the memory that the first step reads. Returns true if the caller should go on with another operation
+    /// Requests the memory that the first step reads. Returns true if the caller should go on with another operation
     /// meanwhile.
     ///
     /// # Safety
     /// The cursor is of this index.
     unsafe fn prepare<S: Suspend>(&self, cursor: &Self::Cursor, s: &mut S) -> bool;
 
-    /// Goes on to the next probable miss. Never ends holding a latch.
+    /// Goes on to the next probable miss. A step never ends holding a latch.
     ///
     /// # Safety
-    /// The cursor is of this index; inside an epoch entered before `start`; key bytes alive; the same key at every step.
+    /// The cursor is of this index. The call is inside an epoch that was entered before `start`. The key's bytes are
+    /// alive, and the key is the same at every step.
     unsafe fn step<S: Suspend>(&self, cursor: &mut Self::Cursor, key: &Key, s: &mut S) -> Probe;
 
-    /// Maps an absent key to `id`. `cursor` is where a descent for `key` ended (Absent), as a hint: validated,
-    /// redone if stale. On [`OutOfMemory`] nothing has changed.
+    /// Maps an absent key to `id`. `cursor` is where a descent for `key` ended with `Absent`. It is a hint: it is
+    /// validated, and the descent is repeated if it is stale. On [`OutOfMemory`] nothing has changed.
     ///
     /// # Safety
-    /// As `step`.
+    /// As for `step`.
     unsafe fn insert(
         &self,
         local: &Local,
@@ -145,23 +149,25 @@ pub trait Index: Send + Sync {
         id: RecordId,
     ) -> Result<Inserted, OutOfMemory>;
 
-    /// Removes the key if it still maps to `id`; returns true if it did. Emptied nodes and layers go too.
+    /// Removes the key if it still maps to `id`, and returns true if it did. Emptied nodes and layers are removed too.
     ///
     /// # Safety
-    /// As `step`.
+    /// As for `step`.
     unsafe fn remove(&self, local: &Local, key: &Key, id: RecordId) -> bool;
 
-    /// What there is under a key. If `page` is marking, it is left a mark of where the key is or would be.
+    /// Returns the record of a key, if there is one. If `page` is marking, leaves in it a mark of where the key is or
+    /// would be.
     ///
     /// # Safety
-    /// As `step`.
+    /// As for `step`.
     unsafe fn look(&self, key: &Key, page: &mut Page) -> Option<RecordId> {
         let mut short = [0; 8];
         let bytes = key.bytes(&mut short);
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the key's bytes are alive, and the bound is this key.
         let mut walk = unsafe { self.walk(Bound::Included(key), false, page) };
         loop {
-            // SAFETY: in the epoch that the walk began in.
+            // SAFETY: the walk is of this index, the page is its page, and the call is in the epoch in which the walk
+            // began.
             match unsafe { self.next_page(&mut walk, page, &mut PrefetchOnly) } {
                 Paged::Suspended => {}
                 Paged::End => return None,
@@ -173,67 +179,69 @@ pub trait Index: Send + Sync {
         }
     }
 
-    /// Appends bytes whose order is that of walks: the key's own, or what an index without an order of keys has in their place.
-    /// Bounds of walks and of their pages are such bytes, or as many of the first as one likes.
+    /// Appends bytes whose order is the order of walks: the key's own bytes, or what an index without an order of keys
+    /// has in their place. Bounds of walks and of their pages are such bytes, or any number of the first of them.
     fn order_of(&self, key: &Key, order: &mut Vec<u8>) {
         order.extend_from_slice(key.bytes(&mut [0; 8]));
     }
 
-    /// A range walk that begins at `from`, a lower bound, or where `reverse` an upper bound. Takes
-    /// `page` into its service. The caller looks for the end of its range in the pages. A walk
-    /// lives within one epoch; to go on in a later one, begin anew with the last key excluded.
+    /// Begins a range walk at `from`, which is a lower bound, or an upper bound if `reverse`. The walk uses `page` from
+    /// now on. The caller looks for the end of its range in the pages. A walk lives within one epoch; to go on in a
+    /// later epoch, begin a new walk with the last key excluded.
     ///
     /// # Safety
-    /// The bound's key bytes are alive during the call.
+    /// The bytes of the bound's key are alive during the call.
     unsafe fn walk(&self, from: Bound<&Key>, reverse: bool, page: &mut Page) -> Self::Walk;
 
-    /// Goes on to the next probable miss or the next page. A page shows each of its keys as of
-    /// some moment during the walk; a key that is there all the time appears, once.
+    /// Goes on to the next probable miss or the next page. A page shows each of its keys as of some moment during the
+    /// walk. A key that is there all the time appears once.
     ///
     /// # Safety
-    /// The walk is of this index; inside an epoch entered before `walk`; `page` is the one given to `walk`.
+    /// The walk is of this index. The call is inside an epoch that was entered before `walk`. `page` is the one given
+    /// to `walk`.
     unsafe fn next_page<S: Suspend>(&self, walk: &mut Self::Walk, page: &mut Page, s: &mut S) -> Paged;
 
-    /// Asks for the memory that `next_page` reads first, where that is known: for a caller that has got a page, wants another,
-    /// and has something else to do meanwhile. (An answer of `s` is ignored.)
+    /// Requests the memory that `next_page` reads first, if it is known. It serves a caller that has a page, wants
+    /// another, and has something else to do meanwhile. The answer of `s` is ignored.
     ///
     /// # Safety
     /// The walk is of this index.
     unsafe fn prepare_page<S: Suspend>(&self, walk: &Self::Walk, s: &mut S);
 
-    /// Whether what a walk has read is so still: nothing was added there or taken away.
+    /// Returns whether what a walk has read is unchanged: nothing was added there or removed.
     fn is_as_marked(&self, mark: &Mark) -> bool;
 
-    /// Raises the stamp of the node that the mark names, if it is as it was marked. Whatever becomes of a
-    /// node, the stamp goes with its keys: to both halves when it splits, to its heir when it goes.
-    /// Called before [`is_as_marked`](Self::is_as_marked), with a sequentially consistent fence between:
-    /// if that is true, the stamp is where [`stamp_of`](Self::stamp_of) will find it.
+    /// Raises the stamp of the node that the mark names, if the node is unchanged since. Whatever happens to a node,
+    /// its stamp goes with its keys: to both halves when it splits, to its heir when it is removed. The caller calls
+    /// [`is_as_marked`](Self::is_as_marked) afterwards, with a sequentially consistent fence in between. If that
+    /// returns true, [`stamp_of`](Self::stamp_of) will find the stamp.
     ///
     /// # Safety
-    /// Inside an epoch.
+    /// The call is inside an epoch.
     unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64);
 
-    /// The stamp of the node that has this key or would have it, or a greater one.
+    /// Returns the stamp of the node that has this key or would have it, or a greater stamp.
     ///
     /// # Safety
-    /// As `step`.
+    /// As for `step`.
     unsafe fn stamp_of(&self, key: &Key) -> u64;
 
-    /// Reserves room for `keys` keys in all, as far as there is memory. Called inside an epoch, before keys are inserted in the order of
-    /// walks: an index that is not ordered would find most of them in the same place until it has grown.
+    /// Reserves room for `keys` keys in total, if there is memory. The caller is inside an epoch, and then inserts keys
+    /// in the order of walks. Without this, most of them would meet in the same place of an index that is not ordered,
+    /// until the index has grown.
     fn reserve(&self, _local: &Local, _keys: u64) {}
 
-    /// Gives everything back when nobody can be reading it any more.
+    /// Gives everything back as soon as no operation can be reading it any more.
     ///
     /// # Safety
-    /// Inside an epoch. No operation on this index starts from now on, and none is in flight but
-    /// suspended ones that are never stepped again.
+    /// The call is inside an epoch. No operation on this index starts from now on. None is in flight, except suspended
+    /// ones that are never stepped again.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "tables are emptied row by row; the tests of each kind use it")
     )]
     unsafe fn clear(&self, local: &Local);
 
-    /// Plants an error, to show that checks find it: splits leave the stamp with one half alone.
+    /// Plants an error, to show that checks find it: splits leave the stamp with only one half.
     fn lose_stamps(&mut self);
 }

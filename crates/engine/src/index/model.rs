@@ -1,4 +1,4 @@
-//! The test that every index must pass: random operations against a `BTreeMap`.
+//! The test that every index must pass: random operations, compared with a `BTreeMap`.
 
 use super::{Index, Inserted, Key, Page, Paged, Probe, RecordId};
 use crate::epoch::Local;
@@ -11,7 +11,7 @@ use std::ops::{Bound, RangeBounds};
 
 /// What tests ask of an index beyond the contract.
 pub(crate) trait Checked: Index {
-    /// Panics where an invariant of its nodes does not hold. Nobody is changing the index.
+    /// Panics if an invariant of the nodes does not hold. No thread is changing the index.
     fn check_structure(&self);
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Op {
     Remove(Vec<u8>),
     RemoveOther(Vec<u8>),
     Get(Vec<u8>),
-    /// Inserts keys or removes them, each searched for behind the one before, whether they ascend or not.
+    /// Inserts or removes keys. Each is searched for behind the previous one, whether they ascend or not.
     Run(Vec<(Vec<u8>, bool)>),
     Scan {
         from: Bound<Vec<u8>>,
@@ -31,7 +31,7 @@ pub(crate) enum Op {
     },
 }
 
-/// Keys of eight bytes, few enough to meet again, dense or far apart, extremes included.
+/// Makes keys of eight bytes, few enough to recur, dense or far apart, including the extremes.
 pub(crate) fn keys_of_eight() -> BoxedStrategy<Vec<u8>> {
     let number = prop_oneof![
         6 => 0..200u64,
@@ -41,8 +41,8 @@ pub(crate) fn keys_of_eight() -> BoxedStrategy<Vec<u8>> {
     number.prop_map(|n| n.to_be_bytes().to_vec()).boxed()
 }
 
-/// Keys that share prefixes of up to three layers, end around slice boundaries, and differ in
-/// trailing zeros only.
+/// Makes keys that share prefixes of up to three layers, end around slice boundaries, and differ only in trailing
+/// zeros.
 pub(crate) fn keys_of_any_length() -> BoxedStrategy<Vec<u8>> {
     let prefix = prop_oneof![
         4 => Just(vec![]),
@@ -62,7 +62,7 @@ pub(crate) fn keys_of_any_length() -> BoxedStrategy<Vec<u8>> {
     (prefix, rest).prop_map(|(prefix, rest)| [prefix, rest].concat()).boxed()
 }
 
-/// Sequences of operations on such keys.
+/// Makes sequences of operations on such keys.
 pub(crate) fn operations(keys: BoxedStrategy<Vec<u8>>, len: usize) -> BoxedStrategy<Vec<Op>> {
     let bound = prop_oneof![
         1 => Just(Bound::Unbounded),
@@ -86,7 +86,7 @@ pub(crate) fn operations(keys: BoxedStrategy<Vec<u8>>, len: usize) -> BoxedStrat
         3 => keys.prop_map(Op::Get),
         2 => scan.prop_map(|(from, reverse, pages)| Op::Scan { from, reverse, pages }),
     ];
-    // Phases of growing and of shrinking, so that nodes split and go.
+    // Phases of growth and of shrinkage make nodes split and disappear.
     (vec(op, 0..len), any::<u8>())
         .prop_map(|(mut ops, phase)| {
             for (i, op) in ops.iter_mut().enumerate() {
@@ -101,12 +101,12 @@ pub(crate) fn operations(keys: BoxedStrategy<Vec<u8>>, len: usize) -> BoxedStrat
         .boxed()
 }
 
-/// A descent from beginning to end. Returns its last cursor too.
+/// Runs a descent from beginning to end. Returns its last cursor too.
 pub(crate) fn get<I: Index, S: Suspend>(index: &I, key: &Key, s: &mut S) -> (I::Cursor, Option<RecordId>) {
     get_from(index, index.start(key), key, s)
 }
 
-/// As `get`, from where the descent begins.
+/// Runs a descent like `get`, from a cursor that has begun.
 pub(super) fn get_from<I: Index, S: Suspend>(
     index: &I,
     mut cursor: I::Cursor,
@@ -114,7 +114,7 @@ pub(super) fn get_from<I: Index, S: Suspend>(
     s: &mut S,
 ) -> (I::Cursor, Option<RecordId>) {
     loop {
-        // SAFETY: the tests enter an epoch around everything; the key lives.
+        // SAFETY: the tests enter an epoch around everything, and the key is alive.
         match unsafe { index.step(&mut cursor, key, s) } {
             Probe::Suspended => {}
             Probe::Absent => return (cursor, None),
@@ -123,7 +123,7 @@ pub(super) fn get_from<I: Index, S: Suspend>(
     }
 }
 
-/// All of a walk's entries, up to a number of pages.
+/// Returns all entries of a walk, up to a number of pages.
 pub(crate) fn scan<I: Index, S: Suspend>(
     index: &I,
     from: Bound<&[u8]>,
@@ -143,11 +143,11 @@ pub(crate) fn scan<I: Index, S: Suspend>(
         Bound::Excluded(_) => Bound::Excluded(&key),
         Bound::Unbounded => Bound::Unbounded,
     };
-    // SAFETY: the key lives.
+    // SAFETY: the key is alive.
     let mut walk = unsafe { index.walk(from, reverse, &mut page) };
     let mut seen = 0;
     while seen < pages {
-        // SAFETY: the tests enter an epoch around everything; this is the walk's page.
+        // SAFETY: the tests enter an epoch around everything, and this is the walk's page.
         match unsafe { index.next_page(&mut walk, &mut page, s) } {
             Paged::Suspended => continue,
             Paged::End => break,
@@ -168,7 +168,7 @@ pub(crate) fn scan<I: Index, S: Suspend>(
     found
 }
 
-/// The entries as walks come to them upwards.
+/// Sorts entries in the order of ascending walks.
 pub(crate) fn in_order<I: Index, T>(
     index: &I,
     entries: impl IntoIterator<Item = (Vec<u8>, T)>,
@@ -178,19 +178,19 @@ pub(crate) fn in_order<I: Index, T>(
     entries
 }
 
-/// The bytes that order a key.
+/// Returns the bytes that order a key.
 pub(crate) fn order_of<I: Index>(index: &I, key: &[u8]) -> Vec<u8> {
     let mut order = vec![];
     index.order_of(&Key::new(key), &mut order);
     order
 }
 
-/// Inserts a key that is not there; nothing else is done to the index meanwhile, here and in what follows.
+/// Inserts an absent key. Here and in what follows, nothing else is done to the index meanwhile.
 pub(crate) fn insert<I: Index>(index: &I, local: &Local, bytes: &[u8], id: u32) {
     assert_eq!(try_insert(index, local, bytes, id), Ok(Inserted::New));
 }
 
-/// As `insert`, with what is answered.
+/// Inserts like `insert`, and returns the answer.
 pub(crate) fn try_insert<I: Index>(
     index: &I,
     local: &Local,
@@ -199,22 +199,22 @@ pub(crate) fn try_insert<I: Index>(
 ) -> Result<Inserted, OutOfMemory> {
     let key = Key::new(bytes);
     let (cursor, _) = get(index, &key, &mut Never);
-    // SAFETY: alone; the key lives.
+    // SAFETY: no other thread uses the index, and the key is alive.
     unsafe { index.insert(local, &cursor, &key, RecordId(id)) }
 }
 
 /// Removes a key that is there with this id.
 pub(crate) fn remove<I: Index>(index: &I, local: &Local, bytes: &[u8], id: u32) {
-    // SAFETY: alone; the key lives.
+    // SAFETY: no other thread uses the index, and the key is alive.
     assert!(unsafe { index.remove(local, &Key::new(bytes), RecordId(id)) });
 }
 
-/// The n-th key, of eight bytes or of more.
+/// Returns the n-th key, of eight bytes or of more.
 pub(crate) fn key(fixed8: bool, n: u64) -> Vec<u8> {
     if fixed8 { n.to_be_bytes().to_vec() } else { format!("customer/{n:020}").into_bytes() }
 }
 
-/// Lets all that is retired be given back.
+/// Lets everything that is retired be given back.
 pub(crate) fn settle(local: &Local) {
     for _ in 0..200 {
         local.refresh(None);
@@ -222,7 +222,7 @@ pub(crate) fn settle(local: &Local) {
     assert_eq!(local.pending(), 0);
 }
 
-/// Runs the operations on an index and on a map; every answer must agree, whatever the policy.
+/// Runs the operations on an index and on a map. Every answer must agree, whatever the policy.
 pub(crate) fn check<I: Index, S: Suspend>(index: &I, local: &Local, ops: &[Op], s: &mut S) {
     let mut model: BTreeMap<Vec<u8>, RecordId> = BTreeMap::new();
     let mut last_id = 0;
@@ -234,7 +234,7 @@ pub(crate) fn check<I: Index, S: Suspend>(index: &I, local: &Local, ops: &[Op], 
                 let (cursor, found) = get(index, &key, s);
                 assert_eq!(found, model.get(bytes).copied(), "before {op:?}");
                 last_id += 1;
-                // SAFETY: inside an epoch; the key lives.
+                // SAFETY: inside an epoch, and the key is alive.
                 let inserted = unsafe { index.insert(local, &cursor, &key, RecordId(last_id)) };
                 let expected = match found {
                     Some(id) => Inserted::Exists(id),
@@ -245,12 +245,12 @@ pub(crate) fn check<I: Index, S: Suspend>(index: &I, local: &Local, ops: &[Op], 
             }
             Op::Remove(bytes) => {
                 let id = model.remove(bytes);
-                // SAFETY: inside an epoch; the key lives.
+                // SAFETY: inside an epoch, and the key is alive.
                 let removed = unsafe { index.remove(local, &Key::new(bytes), id.unwrap_or(RecordId(1))) };
                 assert_eq!(removed, id.is_some(), "{op:?}");
             }
             Op::RemoveOther(bytes) => {
-                // SAFETY: inside an epoch; the key lives.
+                // SAFETY: inside an epoch, and the key is alive.
                 assert!(!unsafe { index.remove(local, &Key::new(bytes), RecordId(u32::MAX)) }, "{op:?}");
             }
             Op::Get(bytes) => {
@@ -269,7 +269,7 @@ pub(crate) fn check<I: Index, S: Suspend>(index: &I, local: &Local, ops: &[Op], 
     for (bytes, id) in model {
         let key = Key::new(&bytes);
         assert_eq!(get(index, &key, s).1, Some(id));
-        // SAFETY: inside an epoch; the key lives.
+        // SAFETY: inside an epoch, and the key is alive.
         assert!(unsafe { index.remove(local, &key, id) });
         assert_eq!(get(index, &key, s).1, None);
     }
@@ -290,7 +290,7 @@ fn check_run<I: Index, S: Suspend>(
     for (bytes, is_insert) in keys {
         let key = Key::new(bytes);
         let near = behind.as_ref().and_then(|(cursor, behind)| {
-            // SAFETY: both keys live.
+            // SAFETY: both keys are alive.
             unsafe { index.start_near(cursor, behind, &key) }
         });
         if let Some(near) = near {
@@ -298,7 +298,7 @@ fn check_run<I: Index, S: Suspend>(
             assert_eq!(found, model.get(bytes).copied(), "near: {bytes:?} in {keys:?}");
         }
         let cursor = match &behind {
-            // SAFETY: both keys live.
+            // SAFETY: both keys are alive.
             Some((cursor, behind)) => unsafe { index.start_behind(cursor, behind, &key) },
             None => index.start(&key),
         };
@@ -306,13 +306,13 @@ fn check_run<I: Index, S: Suspend>(
         assert_eq!(found, model.get(bytes).copied(), "{bytes:?} in {keys:?}");
         match found {
             Some(id) if !is_insert => {
-                // SAFETY: inside an epoch; the key lives.
+                // SAFETY: inside an epoch, and the key is alive.
                 assert!(unsafe { index.remove(local, &key, id) });
                 model.remove(bytes);
             }
             None if *is_insert => {
                 *last_id += 1;
-                // SAFETY: as above.
+                // SAFETY: inside an epoch, and the key is alive.
                 let inserted = unsafe { index.insert(local, &cursor, &key, RecordId(*last_id)) };
                 assert_eq!(inserted, Ok(Inserted::New), "{bytes:?} in {keys:?}");
                 model.insert(bytes.clone(), RecordId(*last_id));
@@ -345,12 +345,12 @@ fn check_scan<I: Index, S: Suspend>(
     assert!(found.len() >= pages.min(expected.len()), "a page has an entry");
 }
 
-/// A lookup takes effect after its first step, whatever has happened between that and its start.
+/// Checks that a lookup takes effect after its first step, whatever has happened between its start and that step.
 fn check_starts<I: Index>(index: &I, local: &Local) {
     let key = |n: u64| (n * 10).to_be_bytes();
     let found = |mut cursor: I::Cursor, key: &Key| {
         loop {
-            // SAFETY: inside an epoch; the key lives.
+            // SAFETY: inside an epoch, and the key is alive.
             match unsafe { index.step(&mut cursor, key, &mut Never) } {
                 Probe::Suspended => {}
                 Probe::Absent => return None,
@@ -363,9 +363,9 @@ fn check_starts<I: Index>(index: &I, local: &Local) {
         local.enter();
         let (before, bytes) = (key(n - 1), key(n));
         let (behind, key, at) = (Key::new(&before), Key::new(&bytes), last(n - 1));
-        // SAFETY: in this epoch; the keys live.
+        // SAFETY: the cursor is of this epoch, and the keys are alive.
         let starts = [index.start(&key), unsafe { index.start_behind(&at, &behind, &key) }];
-        // SAFETY: as above.
+        // SAFETY: inside an epoch, and the key is alive.
         assert_eq!(unsafe { index.insert(local, &last(n), &key, RecordId(n as u32)) }, Ok(Inserted::New));
         assert_eq!(starts.map(|start| found(start, &key)), [Some(RecordId(n as u32)); 2]);
         local.leave();
@@ -375,15 +375,15 @@ fn check_starts<I: Index>(index: &I, local: &Local) {
         let bytes = key(n);
         let key = Key::new(&bytes);
         let start = index.start(&key);
-        // SAFETY: as above.
+        // SAFETY: inside an epoch, and the key is alive.
         assert!(unsafe { index.remove(local, &key, RecordId(n as u32)) });
         assert_eq!(found(start, &key), None);
         local.leave();
     }
 }
 
-/// The test itself: `make` gives an empty index and a participant of its epochs, and `after` looks at
-/// the index when everything has been removed.
+/// Runs the test itself. `make` gives an empty index and a participant of its epochs. `after` looks at the index when
+/// everything has been removed.
 pub(crate) fn index_model<I: Index>(
     keys: BoxedStrategy<Vec<u8>>,
     make: impl Fn() -> (I, Local),

@@ -1,5 +1,6 @@
-//! Where the nodes of all indexes of a database lie: a slab for each size of node that they have, made when the first
-//! index with such nodes is. The buckets in front of an index have a slab of their own, as they are named by their place in it.
+//! The slabs for the nodes of all indexes of a database. There is one slab for each size of node, made with the first
+//! index that has such nodes. The buckets in front of an index have a slab of their own, because their place in it
+//! names them.
 
 use super::front::BUCKET_BYTES;
 use crate::epoch::Local;
@@ -9,18 +10,18 @@ use crate::sync::{Arc, Mutex, lock};
 /// The slabs of one database.
 pub struct Nodes {
     memory: Arc<Memory>,
-    /// Of one size: as many as a slab has addresses for.
+    /// The limit of nodes of one size: as many as a slab has addresses for.
     nodes_max: u32,
     slabs: Mutex<Vec<(usize, Arc<Slab>)>>,
 }
 
 impl Nodes {
-    /// Slabs of `nodes_max` nodes each, at most, which are charged to `memory`.
+    /// Makes slabs of at most `nodes_max` nodes each, which are charged to `memory`.
     pub fn new(memory: &Arc<Memory>, nodes_max: u32) -> Nodes {
         Nodes { memory: Arc::clone(memory), nodes_max, slabs: Mutex::default() }
     }
 
-    /// The slab for nodes of this many bytes, a power of two.
+    /// Returns the slab for nodes of this many bytes, a power of two.
     pub(super) fn of(&self, node_bytes: usize) -> Result<Arc<Slab>, OutOfMemory> {
         let mut slabs = lock(&self.slabs);
         if let Some((_, slab)) = slabs.iter().find(|(bytes, _)| *bytes == node_bytes) {
@@ -31,12 +32,12 @@ impl Nodes {
         Ok(slab)
     }
 
-    /// A slab of its own for the buckets in front of one index.
+    /// Makes a slab for the buckets in front of one index.
     pub(super) fn of_front(&self) -> Result<Slab, OutOfMemory> {
         Slab::reserve(&self.memory, Kind::Index, BUCKET_BYTES, self.nodes_max)
     }
 
-    /// Nodes in use, of all sizes; while others change indexes, approximately.
+    /// Returns the nodes in use, of all sizes. The figure is approximate while other threads change indexes.
     pub fn used(&self) -> u64 {
         lock(&self.slabs).iter().map(|(_, slab)| slab.used()).sum()
     }
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Nodes {
     }
 }
 
-/// Nodes reserved for an operation; those left over go back.
+/// Nodes reserved for an operation. Those left over are given back.
 pub(in crate::index) struct Spares<'a> {
     nodes: &'a Slab,
     ids: Vec<u32>,
@@ -67,7 +68,7 @@ impl<'a> Spares<'a> {
         self.ids.pop()
     }
 
-    /// Makes sure of `count` nodes even where somebody else has filled a parent meanwhile.
+    /// Reserves up to `count` nodes, because another thread may have filled a parent meanwhile.
     pub(in crate::index) fn ensure(&mut self, count: usize) -> Result<(), OutOfMemory> {
         while self.ids.len() < count {
             self.ids.push(self.nodes.allocate()?);
@@ -79,27 +80,28 @@ impl<'a> Spares<'a> {
 impl Drop for Spares<'_> {
     fn drop(&mut self) {
         for &id in &self.ids {
-            // SAFETY: allocated here, never published.
+            // SAFETY: the node was allocated here and never published.
             unsafe { self.nodes.free(id) };
         }
     }
 }
 
-/// Gives a node back when nobody can be there any more.
+/// Retires a node: it is freed when no operation can be there any more.
 ///
 /// # Safety
-/// Of this slab, which outlives the epochs; unreachable for operations that start from now on.
+/// The node is of this slab, which outlives the epochs. Operations that start from now on cannot reach it.
 pub(in crate::index) unsafe fn retire(local: &Local, slab: &Arc<Slab>, id: u32) {
     let slab = Arc::as_ptr(slab).cast_mut().cast::<u8>();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that new operations cannot reach the node. The slab outlives the epochs, so
+    // `reclaim` may run on any thread.
     unsafe { local.retire(slab, u64::from(id), reclaim) };
 }
 
 /// # Safety
-/// `slab` is the slab of node `id`, which nobody reaches any more.
+/// `slab` is the slab of node `id`, which no operation reaches any more.
 unsafe fn reclaim(_: &Local, slab: *mut u8, id: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that this is the slab, which is alive.
     let slab = unsafe { &*slab.cast::<Slab>() };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that the node is of this slab and that no operation reaches it.
     unsafe { slab.free(id as u32) };
 }

@@ -1,55 +1,57 @@
-//! Bytes of keys that nodes keep out of line: objects of `{ length: u32, bytes }`, which never change once published.
+//! Bytes of keys that nodes keep out of line, in objects of `{ length: u32, bytes }`. An object never changes once it
+//! is published.
 
 use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// A new object, not yet published.
+/// Makes a new object, not yet published.
 pub(in crate::index) fn make(local: &Local, bytes: &[u8]) -> Result<*mut u8, OutOfMemory> {
     let object = local.allocate(LENGTH_BYTES + bytes.len())?;
-    // SAFETY: freshly allocated, large and aligned enough for the length.
+    // SAFETY: the memory was just allocated, and is large enough and aligned for the length.
     unsafe { object.cast::<u32>().write(bytes.len() as u32) };
-    // SAFETY: within the allocation.
+    // SAFETY: the result is within the allocation.
     let text = unsafe { object.add(LENGTH_BYTES) };
-    // SAFETY: freshly allocated, so apart from `bytes`.
+    // SAFETY: the memory was just allocated with room for the bytes, so it does not overlap `bytes`.
     unsafe { text.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     Ok(object)
 }
 
 /// # Safety
-/// From `make`, and alive for `'a`.
+/// The object is from `make`, and alive for `'a`.
 #[inline]
 pub(in crate::index) unsafe fn bytes<'a>(object: *const u8) -> &'a [u8] {
-    // SAFETY: the caller's promise; never written again.
+    // SAFETY: the caller has promised that the object is from `make` and alive. A published object is never written
+    // again.
     let len = unsafe { object.cast::<u32>().read() } as usize;
-    // SAFETY: the text follows the length.
+    // SAFETY: `make` has written `len` bytes of text behind the length.
     unsafe { std::slice::from_raw_parts(object.add(LENGTH_BYTES), len) }
 }
 
 /// # Safety
-/// From `make`, never published.
+/// The object is from `make`, and was never published.
 pub(in crate::index) unsafe fn free(local: &Local, object: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that the object is from `make`, and it was not freed.
     let len = unsafe { bytes(object) }.len();
-    // SAFETY: allocated with this size.
+    // SAFETY: the object was allocated with this size, and was never published.
     unsafe { local.free(object, LENGTH_BYTES + len) };
 }
 
-/// Gives an object back when nobody can be reading it any more.
+/// Retires an object: it is freed when no operation can be reading it any more.
 ///
 /// # Safety
-/// From `make`, reachable no longer.
+/// The object is from `make`, and is no longer reachable.
 pub(in crate::index) unsafe fn retire(local: &Local, object: *mut u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that the object is from `make`, and it was not freed.
     let len = unsafe { bytes(object) }.len();
-    // SAFETY: unreachable for operations that start from now on.
+    // SAFETY: operations that start from now on cannot reach the object, and it was allocated with this size.
     unsafe { local.retire(object, (LENGTH_BYTES + len) as u64, reclaim) };
 }
 
 /// # Safety
-/// `p` is from `local.allocate(bytes)`, and nobody reaches it any more.
+/// `p` is from `local.allocate(bytes)`, and no operation reaches it any more.
 pub(in crate::index) unsafe fn reclaim(local: &Local, p: *mut u8, bytes: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that `p` is from `allocate` with this size and unreachable.
     unsafe { local.free(p, bytes as usize) };
 }

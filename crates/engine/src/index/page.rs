@@ -1,53 +1,55 @@
-//! Pages: what range walks hand out, and the marks that they leave.
+//! Pages, which range walks hand out, and the marks that walks leave.
 
 use super::{RecordId, mixed, slice_of};
 use std::ops::Bound;
 
-/// Most entries of a page.
+/// The most entries of a page.
 pub const PAGE_ENTRIES_MAX: usize = 14;
 
-/// What a walk has read of a node: as long as that is so, the node holds the same keys.
+/// A note of what a walk has read of a node. As long as the node is in this state, it holds the same keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Which node.
+    /// The node.
     pub(crate) node: u32,
-    /// In which state.
+    /// The state of the node.
     pub(crate) head: u64,
 }
 
-/// The entries that a range walk came to, in the walk's order. A page serves one walk at a time:
-/// it keeps the walk's place between two calls.
+/// The entries that a range walk came to, in the walk's order. A page serves one walk at a time: it keeps the walk's
+/// place between two calls.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Entries in use.
+    /// The number of entries in use.
     pub len: usize,
-    /// Their records.
+    /// The records of the entries.
     pub ids: [RecordId; PAGE_ENTRIES_MAX],
-    /// Their keys' slices, of the last layer the key reaches: the key itself where keys have eight bytes.
+    /// The slices of the keys, in the last layer that each key reaches. If keys have eight bytes, a slice is the whole
+    /// key.
     pub slices: [u64; PAGE_ENTRIES_MAX],
-    /// Where keys vary in length: the whole keys, one after the other. Empty otherwise.
+    /// The whole keys, one after the other, if keys vary in length. Empty otherwise.
     pub bytes: Vec<u8>,
-    /// Where each key ends in `bytes`.
+    /// The end of each key in `bytes`.
     pub ends: [u32; PAGE_ENTRIES_MAX],
-    /// Whether keys have eight bytes, which are `slices` alone.
+    /// Whether all keys have eight bytes, and are in `slices` alone.
     pub is_fixed8: bool,
-    /// The index has no order of keys: then its order goes by these.
+    /// Whether the index has no order of keys. Then its order goes by `positions`.
     pub(crate) is_mixed: bool,
     pub(crate) positions: [u64; PAGE_ENTRIES_MAX],
-    /// Whether the walk is to leave marks.
+    /// Whether the walk should leave marks.
     pub is_marking: bool,
-    /// The walk may skip keys that are dead as of this time and later; 0: none. See [`DeadEnds`](super::dead_end::DeadEnds).
+    /// The time as of which, and later, the walk may skip dead keys. 0 means that it skips none. See
+    /// [`DeadEnds`](super::dead_end::DeadEnds).
     pub as_of: u64,
-    /// What the walk has read, from the first page on; the caller may take it.
+    /// The marks of everything that the walk has read, from the first page on. The caller may take them.
     pub marks: Vec<Mark>,
-    /// The walk's place: the bound it began at, and later the bytes that lead to its layer.
+    /// The walk's place: first the bound at which it began, later the bytes that lead to its layer.
     pub(crate) position: Vec<u8>,
 }
 
 impl Page {
-    /// The entries before the end of a range, which is a bound in the order of the index.
+    /// Returns the number of entries before the end of a range, which is a bound in the order of the index.
     pub fn len_within(&self, to: Bound<&[u8]>, is_reverse: bool) -> usize {
-        // As a rule the whole page is.
+        // As a rule, the whole page lies within the range.
         if matches!(to, Bound::Unbounded) || self.len > 0 && self.is_within(self.len - 1, to, is_reverse) {
             return self.len;
         }
@@ -88,21 +90,21 @@ impl Page {
         }
     }
 
-    /// A whole key, where keys vary in length.
+    /// Returns a whole key, if keys vary in length.
     pub fn key(&self, i: usize) -> &[u8] {
         debug_assert!(!self.is_fixed8 && i < self.len);
         let start = if i == 0 { 0 } else { self.ends[i - 1] as usize };
         &self.bytes[start..self.ends[i] as usize]
     }
 
-    /// Nothing is on it.
+    /// Empties the page.
     #[inline(always)]
     pub(in crate::index) fn clear(&mut self) {
         self.len = 0;
         self.bytes.clear();
     }
 
-    /// The walk has read a node with this head, unless the last mark says so.
+    /// Leaves the mark that the walk has read a node with this head, unless the last mark is the same.
     #[inline(always)]
     pub(in crate::index) fn leave_mark(&mut self, node: u32, head: u64) {
         let mark = Mark { node, head };

@@ -1,7 +1,7 @@
-//! How keys tell which partition of the database they belong to.
+//! How keys tell the partition of the database to which they belong.
 //!
-//! It is said once in the life of a process, before the first transaction can use the index; until then, and where nothing is
-//! said, all that is written is about all partitions, and all that is read is about any one.
+//! This is declared once in the life of a process, before the first transaction can use the index. Until then, or if it
+//! is never declared, every write concerns all partitions, and every read concerns any one partition.
 
 use super::Key;
 use super::slice_of;
@@ -10,36 +10,37 @@ use std::ops::Bound;
 
 /// All partitions, however many there are.
 const ALL: u64 = u64::MAX;
-/// Any one.
+/// Any one partition.
 const ANY: u64 = 0;
-/// It has been said.
+/// The bit that says that the partitioning has been declared.
 const IS_SAID: u32 = 1 << 31;
 const MASK_SHIFT: u32 = 8;
 
-/// How the keys of one index do.
+/// The partitioning of the keys of one index.
 #[derive(Debug, Default)]
 pub struct Partitioning {
-    /// How many leading bits of a key are the number that decides; 0: none do. Above, the number of partitions less 1.
+    /// The number of leading bits of a key that decide, in the lowest byte; 0 means that none do. The next byte is the
+    /// number of partitions less 1.
     word: AtomicU32,
-    /// There may be entries that lie in another partition than what they name.
+    /// Whether there may be entries that lie in another partition than what they name.
     has_strays: AtomicBool,
 }
 
 impl Partitioning {
-    /// The leading `bits` of keys decide, or none do, in a database of so many partitions. What has been said before, if that is
-    /// something else, is the error.
+    /// Declares that the leading `bits` of keys decide, or that none do, in a database of so many partitions. If
+    /// something else was declared before, the error is what was declared.
     pub fn say(&self, bits: Option<u32>, partitions: u32) -> Result<(), Option<u32>> {
         debug_assert!(bits.is_none_or(|bits| (1..=u64::BITS).contains(&bits)));
         debug_assert!(partitions.is_power_of_two() && partitions <= u64::BITS);
         let word = IS_SAID | bits.unwrap_or(0) | (partitions - 1) << MASK_SHIFT;
-        // (Relaxed: transactions get the index by what is made of it afterwards.)
+        // Relaxed: transactions get the index through data that is made afterwards.
         match self.word.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed) {
             Err(said) if said != word => Err(Some(said & 0xff).filter(|&bits| bits != 0)),
             _ => Ok(()),
         }
     }
 
-    /// The partitions, a bit each, that reading or writing under this key is about; 0: any one.
+    /// Returns the partitions, one bit each, that reading or writing this key concerns. 0 means any one.
     #[inline(always)]
     pub fn of_key(&self, key: &Key, writes: bool) -> u64 {
         let word = self.word.load(Ordering::Relaxed);
@@ -50,23 +51,24 @@ impl Partitioning {
         }
     }
 
-    /// The number of the partition of a key, if keys decide.
+    /// Returns the number of the partition of a key, if keys decide.
     pub fn number_of(&self, key: &Key) -> Option<u32> {
         self.is_split().then(|| self.of_key(key, false).trailing_zeros())
     }
 
-    /// How many leading bits of keys decide, if they do.
+    /// Returns how many leading bits of keys decide, if any do.
     pub fn leading_bits(&self) -> Option<u32> {
         Some(self.word.load(Ordering::Relaxed) & 0xff).filter(|&bits| bits != 0)
     }
 
-    /// Keys decide.
+    /// Returns whether keys decide.
     #[inline(always)]
     pub fn is_split(&self) -> bool {
         self.word.load(Ordering::Relaxed) & 0xff != 0
     }
 
-    /// As `of_key`, of reading a range of keys, from its lower bound to its upper one.
+    /// Returns the partitions that reading a range of keys concerns, from its lower bound to its upper bound. See
+    /// `of_key`.
     pub fn of_range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, is_fixed8: bool) -> u64 {
         let bits = self.word.load(Ordering::Relaxed) & 0xff;
         if bits == 0 {
@@ -76,19 +78,19 @@ impl Partitioning {
         else {
             return ALL;
         };
-        // (Slices ascend with keys, so all keys between have the same number.)
+        // Slices ascend with keys, so all keys in between have the same number.
         match number_of(first, bits) == number_of(last, bits) {
             true => self.of_key(&Key::from_u64(first), false),
             false => ALL,
         }
     }
 
-    /// An entry is put where what it names is not.
+    /// Notes that an entry lies in another partition than what it names.
     pub fn note_stray(&self) {
         self.has_strays.store(true, Ordering::Relaxed); // found by those that get its partition afterwards
     }
 
-    /// Whether what the entries name lies where they do.
+    /// Returns whether everything that the entries name lies in the entries' partitions.
     pub fn is_aligned(&self) -> bool {
         self.is_split() && !self.has_strays.load(Ordering::Relaxed)
     }
@@ -99,7 +101,7 @@ fn number_of(slice: u64, bits: u32) -> u64 {
     slice >> (u64::BITS - bits)
 }
 
-/// At most the slices of all keys above the bound. `None`: it is not bounded.
+/// Returns a lower bound of the slices of all keys above the bound, or `None` if there is no bound.
 fn first_slice(from: Bound<&[u8]>, is_fixed8: bool) -> Option<u64> {
     match from {
         Bound::Included(key) => Some(slice_of(key)),
@@ -109,7 +111,7 @@ fn first_slice(from: Bound<&[u8]>, is_fixed8: bool) -> Option<u64> {
     }
 }
 
-/// At least the slices of all keys below the bound, as far as the leading bits go.
+/// Returns an upper bound of the slices of all keys below the bound, as exact as the leading bits need.
 fn last_slice(to: Bound<&[u8]>, is_fixed8: bool, bits: u32) -> Option<u64> {
     let Bound::Excluded(key) = to else {
         return match to {
@@ -118,7 +120,8 @@ fn last_slice(to: Bound<&[u8]>, is_fixed8: bool, bits: u32) -> Option<u64> {
         };
     };
     let slice = slice_of(key);
-    // A key below it with the same slice is a beginning of it with zeros behind: none if it ends otherwise.
+    // A key below the bound with the same slice is a prefix of the bound followed by zeros. There is none if the bound
+    // does not end in a zero.
     let has_none_equal = is_fixed8 || key.len() <= 8 && key.last().is_some_and(|&last| last != 0);
     let is_round = bits == u64::BITS || slice << bits == 0;
     if has_none_equal && (is_fixed8 || is_round) { slice.checked_sub(1) } else { Some(slice) }
@@ -134,7 +137,7 @@ mod tests {
         partitioning
     }
 
-    /// Proves that what is said first counts.
+    /// Proves that the first declaration counts.
     #[test]
     fn said_once() {
         let partitioning = Partitioning::default();
@@ -156,7 +159,7 @@ mod tests {
         assert_eq!(split(16).number_of(&Key::new(b"\x01")), Some(0));
     }
 
-    /// Proves that a range is of one partition if all keys that can be in it are, and of all else.
+    /// Proves that a range concerns one partition if all keys that can be in it do, and all partitions otherwise.
     #[test]
     fn ranges() {
         let fixed = |from: u64, to: u64| {

@@ -1,6 +1,6 @@
-//! Models of what may meet in the nodes of an index: every access of a node's word is a place where another
-//! thread may go on. Each model says which keys stay; they must be found at any time and walked
-//! both ways, and at the end the tree holds what the threads agree on.
+//! Models of threads that meet in the nodes of an index: another thread may go on at every access of a node's word.
+//! Each model says which keys stay. These must be found at any time and walked in both directions. At the end, the tree
+//! holds what the threads agree on.
 
 use super::model::{Checked, get, order_of, scan};
 use super::{Inserted, Key, Page, Paged, RecordId};
@@ -13,26 +13,26 @@ use shuttle::{Config, Runner};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// Of each scheduler.
+/// The number of schedules of each scheduler.
 const SCHEDULES: usize = 600;
-/// Pages and entries live on the stack, which the model checker makes too small for them.
+/// The bytes of a stack. Pages and entries live on it, and the model checker makes it too small for them.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What one thread does, in this order.
+/// An act of a thread. Each thread does a list of them, in order.
 #[derive(Clone)]
 pub(crate) enum Act {
     Insert(Vec<u8>),
     Remove(Vec<u8>),
-    /// Looks all staying keys up.
+    /// Looks up all staying keys.
     Look,
-    /// Walks; true: downwards.
+    /// Walks, downwards if true.
     Walk(bool),
 }
 
 /// Makes an empty index.
 pub(crate) type Make<I> = fn(&Arc<Memory>) -> I;
 
-/// A slab for the nodes of one.
+/// Makes a slab for the nodes of one index.
 pub(crate) fn slab(memory: &Arc<Memory>, node_bytes: usize) -> Arc<Slab> {
     Arc::new(Slab::reserve(memory, Kind::Index, node_bytes, 256).expect("addresses"))
 }
@@ -65,12 +65,12 @@ impl<I: Checked> Model<I> {
                 Act::Insert(bytes) => {
                     let key = Key::new(bytes);
                     let (cursor, _) = get(&self.tree, &key, &mut s);
-                    // SAFETY: inside an epoch; the key lives.
+                    // SAFETY: inside an epoch, and the key is alive.
                     let result = unsafe { self.tree.insert(&local, &cursor, &key, RecordId(1)) };
                     assert_eq!(result, Ok(Inserted::New));
                 }
                 Act::Remove(bytes) => {
-                    // SAFETY: inside an epoch; the key lives.
+                    // SAFETY: inside an epoch, and the key is alive.
                     let removed = unsafe { self.tree.remove(&local, &Key::new(bytes), RecordId(1)) };
                     assert!(removed);
                 }
@@ -117,7 +117,7 @@ fn removed<'a>(acts: impl IntoIterator<Item = &'a Act>) -> BTreeSet<Vec<u8>> {
     keys.collect()
 }
 
-/// Runs the threads in many schedules, on a tree to which this has been done before.
+/// Runs the threads in many schedules, on a tree prepared by `before`.
 pub(crate) fn check<I: Checked + 'static>(make: Make<I>, before: Vec<Act>, threads: Vec<Vec<Act>>) {
     let run = move || {
         let model = Arc::new(Model::new(make, &before, &threads));
@@ -148,8 +148,9 @@ pub(crate) fn check<I: Checked + 'static>(make: Make<I>, before: Vec<Act>, threa
 /// The stamp that a reader leaves.
 const STAMP: u64 = 77;
 
-/// A reader walks and leaves its stamp wherever it came, while another thread does this. If the reader finds all as it
-/// was, the stamp is there for each of these keys, whether the tree has it or not, whatever becomes of the nodes.
+/// Runs a reader that walks and leaves its stamp wherever it came, while another thread does its acts. If the reader
+/// finds everything unchanged, the stamp is there for each of these keys, whether or not the tree has the key, and
+/// whatever happens to the nodes.
 pub(crate) fn check_stamps<I: Checked + 'static>(
     make: Make<I>,
     before: Vec<Act>,
@@ -159,7 +160,8 @@ pub(crate) fn check_stamps<I: Checked + 'static>(
     check_stamps_from(make, before, vec![acts], Bound::Unbounded, keys);
 }
 
-/// The same, with any number of other threads, and a reader that walks from a key on: the keys of the check are not below that.
+/// Runs the same with any number of other threads, and with a reader that walks from a key on. No key of the check is
+/// below that key.
 pub(crate) fn check_stamps_from<I: Checked + 'static>(
     make: Make<I>,
     before: Vec<Act>,
@@ -180,9 +182,9 @@ pub(crate) fn check_stamps_from<I: Checked + 'static>(
         local.enter();
         let mut page = Page { is_marking: true, ..Page::default() };
         let from = from.as_ref().map(|bytes| Key::new(bytes));
-        // SAFETY: the bound lives.
+        // SAFETY: the bound is alive.
         let mut walk = unsafe { model.tree.walk(from.as_ref(), false, &mut page) };
-        // SAFETY: inside an epoch; this is the walk's page.
+        // SAFETY: inside an epoch, and this is the walk's page.
         while unsafe { model.tree.next_page(&mut walk, &mut page, &mut Seeded::new(1)) } != Paged::End {}
         for mark in &page.marks {
             // SAFETY: inside an epoch.
@@ -193,7 +195,7 @@ pub(crate) fn check_stamps_from<I: Checked + 'static>(
         others.into_iter().for_each(|other| other.join().expect("the thread's assertions hold"));
         local.enter();
         for bytes in &keys {
-            // SAFETY: inside an epoch; the key lives.
+            // SAFETY: inside an epoch, and the key is alive.
             let stamp = unsafe { model.tree.stamp_of(&Key::new(bytes)) };
             assert!(!is_as_marked || stamp >= STAMP, "the stamp is lost for {bytes:?}");
         }

@@ -1,5 +1,5 @@
-//! The stress test that every index must pass: many threads on one tree. What never leaves is always found and always
-//! walked, in order.
+//! The stress test that every index must pass: many threads on one tree. Keys that never leave are always found, and
+//! always walked in order.
 
 use super::model::{Checked, get, get_from, in_order, order_of, scan};
 use super::{Inserted, Key, RecordId};
@@ -14,15 +14,16 @@ use std::thread;
 const THREADS: u64 = 4;
 const KEYS: u64 = 3_000;
 
-/// Key `n`; those divisible by three stay, the others belong to thread `n / 3 % THREADS`.
+/// Returns key `n`. Keys with `n` divisible by three stay; the others belong to thread `n / 3 % THREADS`.
 pub(crate) type KeyOf = fn(u64) -> Vec<u8>;
 
 fn stays(n: u64) -> bool {
     n.is_multiple_of(3)
 }
 
-/// Inserts and removes its own keys at random, and looks at the others. A search begins where the last one has ended if the
-/// same epoch is announced, also if it was left in between; and may be in flight while another one is announced.
+/// Inserts and removes the thread's own keys at random, and looks at the others. A search begins where the last one has
+/// ended if the same epoch is announced, even if it was left in between. A search may be in flight while another epoch
+/// is announced.
 fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds: u64) {
     let mut random = Seeded::new(thread + 1);
     let mut s = Seeded::new(thread + 100);
@@ -38,7 +39,8 @@ fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds
         local.enter();
         let near =
             last.as_ref().filter(|last| last.2 == local.announced()).and_then(|(cursor, behind, _)| {
-                // SAFETY: what the cursor's descent could reach is there (see `ops::last_insert`); the keys live.
+                // SAFETY: everything that the cursor's descent could reach is there (see `ops::last_insert`), and the
+                // keys are alive.
                 unsafe { tree.start_near(cursor, &Key::new(behind), &key) }
             });
         let stamp = local.now();
@@ -53,10 +55,10 @@ fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds
             let is_present = present[n as usize];
             assert_eq!(found, is_present.then_some(RecordId(2)), "own key {n}");
             if is_present {
-                // SAFETY: inside an epoch; the key lives.
+                // SAFETY: inside an epoch, and the key is alive.
                 assert!(unsafe { tree.remove(local, &key, RecordId(2)) });
             } else {
-                // SAFETY: inside an epoch; the key lives.
+                // SAFETY: inside an epoch, and the key is alive.
                 let inserted = unsafe { tree.insert(local, &cursor, &key, RecordId(2)) };
                 assert_eq!(inserted, Ok(Inserted::New));
             }
@@ -69,13 +71,13 @@ fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds
     }
     for n in (0..KEYS).filter(|n| present[*n as usize]) {
         local.enter();
-        // SAFETY: inside an epoch; the key lives.
+        // SAFETY: inside an epoch, and the key is alive.
         assert!(unsafe { tree.remove(local, &Key::new(&key_of(n)), RecordId(2)) }, "own key {n}");
         local.leave();
     }
 }
 
-/// Walks up and down; what stays is there, in order, and nothing twice.
+/// Walks up and down. Keys that stay are there, in order, and no key appears twice.
 fn read<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, done: &AtomicBool) {
     let mut s = Seeded::new(9);
     let staying = in_order(tree, (0..KEYS).filter(|n| stays(*n)).map(|n| (key_of(n), ())));
@@ -96,12 +98,12 @@ fn read<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, done: &AtomicBool) {
     }
 }
 
-/// A slab for trees of one kind.
+/// Makes a slab for trees of one kind.
 fn slab(memory: &Arc<Memory>, node_bytes: usize) -> Arc<Slab> {
     Arc::new(Slab::reserve(memory, Kind::Index, node_bytes, 1 << 19).expect("addresses"))
 }
 
-/// Threads that insert, remove, look up and walk; each writer does so `rounds` times.
+/// Runs threads that insert, remove, look up and walk. Each writer does so `rounds` times.
 pub(crate) fn stress<I: Checked>(
     node_bytes: usize,
     make: impl Fn(Arc<Slab>) -> I,
@@ -118,7 +120,7 @@ pub(crate) fn stress<I: Checked>(
         let key = Key::new(&bytes);
         local.enter();
         let (cursor, _) = get(&tree, &key, &mut Never);
-        // SAFETY: inside an epoch; the key lives.
+        // SAFETY: inside an epoch, and the key is alive.
         assert_eq!(unsafe { tree.insert(&local, &cursor, &key, RecordId(1)) }, Ok(Inserted::New));
         local.leave();
     }
@@ -138,7 +140,7 @@ pub(crate) fn stress<I: Checked>(
     tree.check_structure();
     for n in (0..KEYS).filter(|n| stays(*n)) {
         local.enter();
-        // SAFETY: inside an epoch; the key lives.
+        // SAFETY: inside an epoch, and the key is alive.
         assert!(unsafe { tree.remove(&local, &Key::new(&key_of(n)), RecordId(1)) });
         local.leave();
     }
@@ -148,7 +150,8 @@ pub(crate) fn stress<I: Checked>(
     assert!(nodes.used() < 10, "{} nodes stay", nodes.used());
 }
 
-/// Threads that fill and split the same nodes on all levels lose no key. `make` gives a tree of eight-byte keys.
+/// Checks that threads that fill and split the same nodes on all levels lose no key. `make` gives a tree of eight-byte
+/// keys.
 pub(crate) fn insert_only<I: Checked>(node_bytes: usize, make: impl Fn(Arc<Slab>) -> I) {
     let memory = Memory::new(1 << 30);
     let tree = make(slab(&memory, node_bytes));
@@ -163,7 +166,7 @@ pub(crate) fn insert_only<I: Checked>(node_bytes: usize, make: impl Fn(Arc<Slab>
                 for n in (0..count).filter(|n| n / 8 % THREADS == thread) {
                     let (cursor, found) = get(tree, &key_of(n), &mut Never);
                     assert_eq!(found, None);
-                    // SAFETY: inside an epoch; the key has no bytes elsewhere.
+                    // SAFETY: inside an epoch, and the key has no bytes elsewhere.
                     let result = unsafe { tree.insert(&local, &cursor, &key_of(n), RecordId(n as u32 + 1)) };
                     assert_eq!(result, Ok(Inserted::New));
                 }

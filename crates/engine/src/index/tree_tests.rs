@@ -1,4 +1,5 @@
-//! Tests of trees whose nodes have a capacity, whatever is in the nodes: how many there are, and that neighbours stay.
+//! Tests of trees whose nodes have a capacity, whatever is in the nodes: how many nodes there are, and that neighbors
+//! stay.
 
 use super::model::{Checked, get, insert, key, remove, scan};
 use super::{Key, RecordId};
@@ -6,7 +7,8 @@ use crate::epoch::Local;
 use crate::suspend::{Never, Seeded};
 use std::ops::Bound;
 
-/// First in, first out: nodes do not pile up, whatever the direction. `used`: how many nodes there are.
+/// Checks that nodes do not pile up when keys are inserted first in, first out, in either direction. `used` returns the
+/// number of nodes.
 pub(super) fn sliding_window<I: Checked>(
     (tree, local): (I, Local),
     fixed8: bool,
@@ -30,7 +32,7 @@ pub(super) fn sliding_window<I: Checked>(
     }
 }
 
-/// While keys come and go at random, those that stay are found and walked in order.
+/// Checks that keys that stay are found and walked in order while others come and go at random.
 pub(super) fn random_removal<I: Checked>((tree, local): (I, Local), fixed8: bool) {
     let mut random = Seeded::new(3);
     for n in 0..5_000 {
@@ -55,7 +57,8 @@ pub(super) fn random_removal<I: Checked>((tree, local): (I, Local), fixed8: bool
     assert!(found.iter().map(|(key, _)| key.clone()).eq(expected.map(|n| key(fixed8, n))));
 }
 
-/// Keys far longer than a kilobyte that differ in the last byte only, their prefixes, and the longest there can be.
+/// Checks keys far longer than a kilobyte that differ only in the last byte, their prefixes, and the longest possible
+/// keys.
 pub(super) fn long_keys<I: Checked>((tree, local): &(I, Local)) {
     let base = vec![7u8; 65_535];
     let keys: Vec<Vec<u8>> = (0..50u8)

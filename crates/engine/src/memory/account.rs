@@ -1,8 +1,10 @@
-//! [`Memory`]: the account of one database, and the owner of everything its pools hand out.
+//! [`Memory`]: the account of one database, and the owner of everything that its pools hand out.
 //!
-//! Invariants: the sum over all kinds never exceeds the limit by more than the reserve and the transactions' share; bytes are charged before the memory
-//! is asked for and released if it is refused. Chunks live until the account goes: pools and slabs
-//! hold it by `Arc`, so nothing of it is in use by then.
+//! Invariants:
+//! - The sum over all kinds exceeds the limit at most by the reserve and the transactions' share.
+//! - Bytes are charged before the memory is requested, and released if the request is refused.
+//! - Chunks live until the account is dropped. Pools and slabs hold the account by `Arc`, so nothing of it is in use
+//!   then.
 
 use super::chunks::Chunks;
 use super::classes::CLASSES;
@@ -14,16 +16,16 @@ use std::alloc::Layout;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What memory is used for.
+/// The uses of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Nodes of indexes.
     Index,
-    /// Record headers.
+    /// Headers of records.
     Records,
     /// Versions: keys and values.
     Versions,
-    /// Open transactions: their places, what they have read and written, their buffers.
+    /// Open transactions: their places, what they have read and written, and their buffers.
     Transactions,
     /// Everything else.
     Other,
@@ -36,7 +38,7 @@ pub struct OutOfMemory;
 /// The account of one database.
 pub struct Memory {
     limit_bytes: u64,
-    /// The sum over `kinds`, or more for a moment while something is being charged.
+    /// The sum over `kinds`. It is more for a moment while something is being charged.
     total: CachePadded<AtomicU64>,
     kinds: [CachePadded<AtomicU64>; KINDS],
     chunks: Mutex<Chunks>,
@@ -44,10 +46,10 @@ pub struct Memory {
     shared: [SharedPool; KINDS],
 }
 
-/// What the pools of one kind have over, for each other.
+/// Memory that the pools of one kind have to spare, for each other.
 pub(super) struct SharedPool {
     pub(super) classes: [SharedClass; CLASSES],
-    /// Unused rests of chunks of pools that are gone.
+    /// The unused rests of chunks of pools that are gone.
     pub(super) rests: Mutex<Vec<Rest>>,
 }
 
@@ -55,11 +57,11 @@ pub(super) struct SharedPool {
 #[derive(Default)]
 pub(super) struct SharedClass {
     batches: Mutex<Vec<Batch>>,
-    /// Length of `batches`, changed under its lock; a hint without the lock.
+    /// The length of `batches`. It changes under the lock of `batches`; without the lock it is a hint.
     available: AtomicUsize,
 }
 
-/// Free objects linked through their first words.
+/// Free objects, linked through their first words.
 pub(super) struct Batch {
     pub(super) head: *mut u8,
     pub(super) count: u32,
@@ -74,9 +76,9 @@ struct Large {
 const KINDS: usize = 5;
 const OBJECT_ALIGN: usize = 16;
 
-// SAFETY: a batch owns its objects; no thread has a claim on them.
+// SAFETY: a batch owns its objects, and no thread has a claim on them.
 unsafe impl Send for Batch {}
-// SAFETY: as for `Batch`.
+// SAFETY: the account owns the object, as a batch owns its objects.
 unsafe impl Send for Large {}
 
 impl std::fmt::Display for OutOfMemory {
@@ -96,17 +98,17 @@ impl std::fmt::Debug for Memory {
     }
 }
 
-/// What transactions have for themselves: this part of the limit, and some hundreds of them at least.
+/// The transactions' own share: this part of the limit, and at least enough for some hundreds of transactions.
 const TRANSACTIONS_PART: u64 = 16;
 const TRANSACTIONS_BYTES_MIN: u64 = 1 << 20;
-/// The reserve beyond the limit: this part of it, within these bounds. Deletes may use it, so that a full
+/// The reserve beyond the limit: this part of the limit, within these bounds. Deletes may use it, so that a full
 /// database can be emptied.
 const RESERVE_PART: u64 = 64;
 const RESERVE_BYTES_MIN: u64 = 1 << 20;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
 impl Memory {
-    /// An account that grants `limit_bytes` in all.
+    /// Makes an account that grants `limit_bytes` in total.
     pub fn new(limit_bytes: u64) -> Arc<Memory> {
         Arc::new(Memory {
             limit_bytes,
@@ -121,32 +123,34 @@ impl Memory {
         })
     }
 
-    /// What the account grants.
+    /// Returns the bytes that the account grants.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
-    /// Bytes that `kind` holds: whole chunks and steps, free objects in them included.
+    /// Returns the bytes that `kind` holds: whole chunks and steps, including the free objects in them.
     pub fn used_bytes(&self, kind: Kind) -> u64 {
         // Relaxed: a statistic.
         self.kinds[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Bytes held by all kinds; above the limit by the reserve and the transactions' share at most.
+    /// Returns the bytes that all kinds hold. The sum exceeds the limit at most by the reserve and the transactions'
+    /// share.
     pub fn total_used_bytes(&self) -> u64 {
         // Relaxed: a statistic.
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` more for `kind`, or fails and counts nothing. For memory that is owned
-    /// elsewhere; pools and slabs charge what they take themselves.
+    /// Charges `bytes` more to `kind`, or fails and charges nothing. It is for memory that is owned elsewhere; pools
+    /// and slabs charge what they take themselves.
     pub fn charge(&self, kind: Kind, bytes: u64) -> Result<(), OutOfMemory> {
         self.charge_up_to(self.limit_bytes, kind, bytes)
     }
 
-    /// As `charge`, for open transactions, which have a share of their own: when data has filled the limit (what is
-    /// deleted makes room for data only) they may take that much beyond; and the first `is_small` part of each, by
-    /// which it can delete something, also when transactions have filled it.
+    /// Charges like `charge`, for open transactions, which have a share of their own. When data has filled the limit,
+    /// they may take the share in addition, because deletions make room only for data. The first part of each
+    /// transaction, marked by `is_small`, is granted even when transactions have filled the share: the transaction can
+    /// delete something with it.
     pub fn charge_transaction(&self, bytes: u64, is_small: bool) -> Result<(), OutOfMemory> {
         let charged = self.charge(Kind::Transactions, bytes);
         if charged.is_ok() {
@@ -171,7 +175,7 @@ impl Memory {
     }
 
     fn charge_up_to(&self, limit_bytes: u64, kind: Kind, bytes: u64) -> Result<(), OutOfMemory> {
-        // Relaxed: the counters guard no other data; the update itself keeps the sum in bounds.
+        // Relaxed: the counters guard no other data, and the update itself keeps the sum in bounds.
         self.total
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |total| {
                 total.checked_add(bytes).filter(|&sum| sum <= limit_bytes)
@@ -199,7 +203,7 @@ impl Memory {
         &self.shared[kind as usize]
     }
 
-    /// A new chunk of `bytes` (a power of two in the chunk sizes), or of less when memory is short.
+    /// Takes a new chunk of `bytes` (a power of two within the chunk sizes), or a smaller one if memory is short.
     pub(super) fn chunk(&self, kind: Kind, bytes: usize) -> Result<Rest, OutOfMemory> {
         let mut bytes = bytes;
         while bytes >= CHUNK_BYTES_MIN {
@@ -214,9 +218,10 @@ impl Memory {
         Err(OutOfMemory)
     }
 
-    /// A least chunk from the reserve beyond the limit, for what gives memory back in the end.
+    /// Takes a chunk of the least size from the reserve beyond the limit, for operations that give memory back in the
+    /// end.
     pub(super) fn chunk_from_reserve(&self, kind: Kind) -> Result<Rest, OutOfMemory> {
-        // (What transactions have beyond the limit is no reason not to delete.)
+        // Memory that transactions have beyond the limit does not prevent a delete.
         let beyond = self.reserve_bytes().saturating_add(self.used_bytes(Kind::Transactions));
         let limit_bytes = self.limit_bytes.saturating_add(beyond);
         self.charge_up_to(limit_bytes, kind, CHUNK_BYTES_MIN as u64)?;
@@ -227,7 +232,7 @@ impl Memory {
         })
     }
 
-    /// An object too large for the classes, registered so that it goes with the account.
+    /// Allocates an object too large for the classes, and registers it so that it is freed with the account.
     pub(super) fn allocate_large(&self, kind: Kind, bytes: usize) -> Result<*mut u8, OutOfMemory> {
         let layout = Layout::from_size_align(bytes, OBJECT_ALIGN).map_err(|_| OutOfMemory)?;
         self.charge(kind, bytes as u64)?;
@@ -242,11 +247,11 @@ impl Memory {
     }
 
     /// # Safety
-    /// From `allocate_large(_, bytes)`; nobody reaches it any more.
+    /// `p` is from `allocate_large(_, bytes)`, and no thread reaches it any more.
     pub(super) unsafe fn free_large(&self, p: *mut u8, bytes: usize) {
         let large = lock(&self.large).remove(&p.addr()).expect("a large object is registered while it lives");
         debug_assert_eq!(large.layout.size(), bytes, "freed with another size than allocated");
-        // SAFETY: it was registered, so it came from `alloc` with this layout and is freed once.
+        // SAFETY: the object was registered, so it came from `alloc` with this layout, and it is freed once.
         unsafe { std::alloc::dealloc(large.p, large.layout) };
         self.release(large.kind, large.layout.size() as u64);
     }
@@ -255,7 +260,7 @@ impl Memory {
 impl SharedClass {
     /// Takes one batch, if there seems to be one.
     pub(super) fn take(&self) -> Option<Batch> {
-        // Relaxed: a hint; the lock orders the objects themselves.
+        // Relaxed: a hint. The lock orders the objects themselves.
         if self.available.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -277,7 +282,7 @@ impl SharedClass {
 impl Drop for Memory {
     fn drop(&mut self) {
         for (_, large) in lock(&self.large).drain() {
-            // SAFETY: registered, so from `alloc` with this layout and not freed yet.
+            // SAFETY: the object is registered, so it came from `alloc` with this layout and is not freed yet.
             unsafe { std::alloc::dealloc(large.p, large.layout) };
         }
     }

@@ -1,45 +1,45 @@
-//! A transaction's scratch memory: bytes that stay where they are until the transaction ends.
+//! Scratch memory of a transaction: the bytes keep their addresses until the transaction ends.
 
 use super::{Charge, Memory, OutOfMemory};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bump memory with stable addresses, some of it kept from one transaction to the next.
+/// Bump memory with stable addresses. Some of it is kept from one transaction to the next.
 ///
-/// Invariant: what `copy` returned is valid and unchanged until `reset`, or `release` of just that.
+/// Invariant: what `copy` returned is valid and unchanged until `reset`, or until `release` of that copy.
 #[derive(Debug)]
 pub struct Arena {
-    /// Of `CHUNK_BYTES` each, owned. (By pointers: a reference to a chunk would end the right of those that `copy` has
-    /// returned into it.)
+    /// The owned chunks, of `CHUNK_BYTES` each. They are pointers because a reference to a chunk would invalidate the
+    /// pointers into it that `copy` has returned.
     chunks: Vec<NonNull<u8>>,
-    /// Of the chunks.
+    /// The charge of the chunks.
     charge: Charge,
-    /// Chunks in use, and bytes used of the last of them.
+    /// The number of chunks in use, and of bytes used in the last of them.
     used: usize,
     at: usize,
 }
 
 const CHUNK_BYTES: usize = 4096;
 const CHUNK: Layout = Layout::new::<[u64; CHUNK_BYTES / size_of::<u64>()]>();
-/// Chunks kept for the next transaction.
+/// The number of chunks kept for the next transaction.
 const KEPT: usize = 4;
 
 impl Arena {
-    /// Without a chunk; those to come are charged to `memory`.
+    /// Makes an arena without a chunk. Later chunks are charged to `memory`.
     pub fn new(memory: &Arc<Memory>) -> Self {
         Arena { chunks: Vec::new(), charge: Charge::new(memory), used: 0, at: 0 }
     }
 
-    /// Copies `bytes`, at most a chunk's worth.
+    /// Copies `bytes`, which fit in one chunk.
     pub fn copy(&mut self, bytes: &[u8]) -> Result<*const u8, OutOfMemory> {
         let to = self.room(bytes.len())?;
-        // SAFETY: room for `bytes.len()` bytes, which nobody else has a pointer to.
+        // SAFETY: there is room for `bytes.len()` bytes, to which no other pointer exists.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(to)
     }
 
-    /// Room for a copy of `len` bytes, at most a chunk's worth, which the caller makes.
+    /// Returns room for `len` bytes, at most one chunk's worth. The caller makes the copy.
     #[inline]
     pub fn room(&mut self, len: usize) -> Result<*mut u8, OutOfMemory> {
         if !self.has_room(len) {
@@ -48,14 +48,15 @@ impl Arena {
         Ok(self.take(len))
     }
 
-    /// As `room`, at an address that is a multiple of eight.
+    /// Returns room like `room`, at an address that is a multiple of eight.
     #[inline]
     pub fn room_aligned(&mut self, len: usize) -> Result<*mut u8, OutOfMemory> {
         self.at = self.at.next_multiple_of(align_of::<u64>());
         self.room(len)
     }
 
-    /// The same whatever the limit of memory: for callers that cannot fail here, and do where they go on.
+    /// Copies `bytes` whatever the memory limit is. It is for callers that cannot fail here, and that fail where they
+    /// go on.
     pub fn copy_anyway(&mut self, bytes: &[u8]) -> *const u8 {
         if !self.has_room(bytes.len()) {
             if self.used == self.chunks.len() {
@@ -64,18 +65,18 @@ impl Arena {
             self.enter_chunk();
         }
         let to = self.take(bytes.len());
-        // SAFETY: as in `copy`.
+        // SAFETY: there is room for `bytes.len()` bytes, to which no other pointer exists, as in `copy`.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         to
     }
 
-    /// In the chunk in use.
+    /// Returns whether the chunk in use has room.
     #[inline(always)]
     fn has_room(&self, len: usize) -> bool {
         self.used > 0 && self.at + len <= CHUNK_BYTES
     }
 
-    /// Goes on in another chunk.
+    /// Continues in another chunk.
     #[cold]
     fn begin_chunk(&mut self) -> Result<(), OutOfMemory> {
         if self.used == self.chunks.len() {
@@ -85,7 +86,7 @@ impl Arena {
         Ok(())
     }
 
-    /// The next chunk is in use, which is made if there is none; it has been charged.
+    /// Puts the next chunk in use, and makes it if there is none. The chunk has been charged.
     fn enter_chunk(&mut self) {
         if self.used == self.chunks.len() {
             self.chunks.push(new_chunk());
@@ -93,17 +94,18 @@ impl Arena {
         (self.used, self.at) = (self.used + 1, 0);
     }
 
-    /// Of the chunk in use.
+    /// Takes `len` bytes of the chunk in use.
     #[inline(always)]
     fn take(&mut self, len: usize) -> *mut u8 {
         assert!(self.at + len <= CHUNK_BYTES, "keys are shorter than a chunk");
-        // SAFETY: within the chunk.
+        // SAFETY: the result is within the chunk, as asserted above.
         let to = unsafe { self.chunks[self.used - 1].add(self.at) }.as_ptr();
         self.at += len;
         to
     }
 
-    /// The copy of `len` bytes at `copy` is not looked at any more. If it was the last one, its memory is used again.
+    /// Releases the copy of `len` bytes at `copy`, which no one reads any more. If it was the last copy, its memory is
+    /// used again.
     pub fn release(&mut self, copy: *const u8, len: usize) {
         if self.used > 0 && self.at >= len {
             let last = self.chunks[self.used - 1].as_ptr().wrapping_add(self.at - len);
@@ -126,7 +128,7 @@ impl Arena {
 
     fn free_from(&mut self, first: usize) {
         for chunk in self.chunks.drain(first.min(self.chunks.len())..) {
-            // SAFETY: from `new_chunk`; what was copied there is forgotten.
+            // SAFETY: the chunk is from `new_chunk`, and no one uses what was copied there.
             unsafe { dealloc(chunk.as_ptr(), CHUNK) };
         }
     }
@@ -138,11 +140,11 @@ impl Drop for Arena {
     }
 }
 
-// SAFETY: the chunks are its own, and bound to no thread.
+// SAFETY: the arena owns its chunks, and they are bound to no thread.
 unsafe impl Send for Arena {}
 
 fn new_chunk() -> NonNull<u8> {
-    // SAFETY: a chunk has bytes.
+    // SAFETY: the size of a chunk is not 0.
     NonNull::new(unsafe { alloc(CHUNK) }).unwrap_or_else(|| handle_alloc_error(CHUNK))
 }
 
@@ -150,7 +152,7 @@ fn new_chunk() -> NonNull<u8> {
 mod tests {
     use super::*;
 
-    /// Copies stay intact while more are made, and memory is used again after a reset.
+    /// Proves that copies stay intact while more are made, and that memory is used again after a reset.
     #[test]
     fn copies_stay() {
         let memory = Memory::new(u64::MAX);
@@ -160,7 +162,7 @@ mod tests {
                 .map(|i| (arena.copy(&vec![round ^ i as u8; i % 700]).expect("memory"), i))
                 .collect();
             for (at, i) in all {
-                // SAFETY: not reset since.
+                // SAFETY: the arena was not reset since the copy was made.
                 let bytes = unsafe { std::slice::from_raw_parts(at, i % 700) };
                 assert!(bytes.iter().all(|&b| b == round ^ i as u8));
             }
@@ -170,7 +172,7 @@ mod tests {
         }
     }
 
-    /// The last copy's memory is used again when that is released, and no other's.
+    /// Proves that the last copy's memory is used again when the copy is released, and no other copy's memory.
     #[test]
     fn releases() {
         let memory = Memory::new(u64::MAX);
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(arena.copy(&[2; 10]), Ok(first));
     }
 
-    /// At the limit a copy is refused, and those before stay.
+    /// Proves that a copy is refused at the limit, and that earlier copies stay.
     #[test]
     fn limit() {
         let memory = Memory::new(0);
@@ -198,7 +200,7 @@ mod tests {
         let refused = (0..10_000).find(|_| arena.copy(&[2; 1000]).is_err());
         assert!(refused.is_some_and(|i| i > 10), "{refused:?}");
         arena.copy_anyway(&[3; 1000]);
-        // SAFETY: not reset since.
+        // SAFETY: the arena was not reset since the copy was made.
         assert_eq!(unsafe { std::slice::from_raw_parts(first, 1000) }, [1; 1000]);
     }
 }

@@ -1,27 +1,27 @@
-//! [`Charge`]: what one transaction has in the account, for memory that it has from elsewhere.
+//! [`Charge`]: one transaction's part of the account, for memory that it gets from elsewhere.
 //!
-//! Invariant: the account counts `bytes` for its owner, from `add` to `give_back` or the drop.
+//! Invariant: the account counts `bytes` for the owner, from `add` to `give_back` or the drop.
 
 use super::account::{Kind, Memory, OutOfMemory};
 use std::sync::Arc;
 
-/// Bytes of one transaction, or of a part of it, in the account. They are given back when it is dropped.
+/// The bytes of one transaction, or of a part of it, in the account. They are given back when this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<Memory>,
     bytes: u64,
 }
 
-/// What each may have at the limit: a transaction that deletes some rows needs less.
+/// The bytes that each transaction may have at the limit. A transaction that deletes some rows needs less.
 const SMALL_BYTES: u64 = 16 << 10;
 
 impl Charge {
-    /// Of nothing yet.
+    /// Makes a charge of nothing.
     pub fn new(memory: &Arc<Memory>) -> Charge {
         Charge { memory: Arc::clone(memory), bytes: 0 }
     }
 
-    /// Of what an open transaction takes by itself.
+    /// Charges the bytes that an open transaction takes by itself.
     pub fn of_transaction(memory: &Arc<Memory>, bytes: usize) -> Result<Charge, OutOfMemory> {
         let bytes = bytes as u64;
         memory.charge_transaction(bytes, false)?;
@@ -36,8 +36,8 @@ impl Charge {
         Ok(())
     }
 
-    /// Counts `bytes` more, whatever the limit: for the little that an operation cannot do without, which is refused
-    /// where it goes on.
+    /// Counts `bytes` more, whatever the limit is. It is for the little that an operation cannot do without; the
+    /// operation is refused where it goes on.
     pub fn add_anyway(&mut self, bytes: usize) {
         self.memory.charge_anyway(Kind::Transactions, bytes as u64);
         self.bytes += bytes as u64;
@@ -50,12 +50,13 @@ impl Charge {
         self.memory.release(Kind::Transactions, bytes as u64);
     }
 
-    /// Makes room in `list` for at least `more` elements, and counts it: twice what there was, or `first` elements.
+    /// Makes room in `list` for at least `more` elements, and counts it. The new capacity is at least twice the old
+    /// one, and at least `first` elements.
     #[cold]
     pub fn grow<T>(&mut self, list: &mut Vec<T>, more: usize, first: usize) -> Result<(), OutOfMemory> {
         let before = list.capacity();
         let wanted = (list.len() + more).max(2 * before).max(first);
-        // Both are there while the elements move.
+        // The old and the new memory both exist while the elements move.
         self.add(wanted * size_of::<T>())?;
         list.reserve_exact(wanted - list.len());
         debug_assert_eq!(list.capacity(), wanted);

@@ -1,27 +1,28 @@
-//! The size classes of pools: multiples of 16 bytes to 256, then four per power of two to 32 KiB.
+//! The size classes of pools: multiples of 16 bytes up to 256, then four classes per power of two up to 32 KiB.
 
 /// The largest size that is found by a shift.
 pub(super) const SMALL_BYTES_MAX: usize = 256;
 /// The largest size that has a class.
 pub(super) const POOLED_BYTES_MAX: usize = 32 << 10;
-/// Number of classes. Class 0 serves objects of no bytes, which still need an address.
+/// The number of classes. Class 0 serves objects of no bytes, which still need an address.
 pub(super) const CLASSES: usize = 45;
 
-/// Objects of one batch: what a pool keeps of a small class twice, and what goes between pools.
+/// The objects of one batch. A pool keeps two batches of a small class, and pools exchange whole batches.
 pub(super) const BATCH_OBJECTS: u32 = 512;
 const BATCH_BYTES: usize = 128 << 10;
-/// Pools hold two batches of a class, and some workers many pools: few of the big objects.
+/// The least number of objects in a batch. It is small for big objects, because a pool holds two batches of a class and
+/// some workers have many pools.
 const BATCH_OBJECTS_MIN: u32 = 4;
 
 const FIRST_BIG_CLASS: usize = SMALL_BYTES_MAX / 16 + 1;
 
-/// The class of objects of `bytes <= SMALL_BYTES_MAX`.
+/// Returns the class of objects of `bytes <= SMALL_BYTES_MAX`.
 #[inline(always)]
 pub(super) const fn small_class(bytes: usize) -> usize {
     (bytes + 15) >> 4
 }
 
-/// The class of objects of `bytes <= POOLED_BYTES_MAX`.
+/// Returns the class of objects of `bytes <= POOLED_BYTES_MAX`.
 #[inline]
 pub(super) const fn class_of(bytes: usize) -> usize {
     if bytes <= SMALL_BYTES_MAX {
@@ -32,7 +33,7 @@ pub(super) const fn class_of(bytes: usize) -> usize {
     FIRST_BIG_CLASS + (log - 8) * 4 + ((last >> (log - 2)) & 3)
 }
 
-/// Bytes of an object of `class`.
+/// Returns the bytes of an object of `class`.
 #[inline]
 pub(super) const fn class_bytes(class: usize) -> usize {
     if class == 0 {
@@ -45,7 +46,7 @@ pub(super) const fn class_bytes(class: usize) -> usize {
     }
 }
 
-/// The largest class whose objects fit in `bytes`, which is at least 16 and a multiple of 16.
+/// Returns the largest class whose objects fit in `bytes`, which is at least 16 and a multiple of 16.
 pub(super) const fn class_within(bytes: usize) -> usize {
     if bytes >= POOLED_BYTES_MAX {
         return CLASSES - 1;
@@ -54,10 +55,10 @@ pub(super) const fn class_within(bytes: usize) -> usize {
     if class_bytes(class) > bytes { class - 1 } else { class }
 }
 
-/// How many objects of `class` make a batch.
+/// Returns how many objects of `class` make a batch.
 #[inline(always)]
 pub(super) fn batch_objects(class: usize) -> u32 {
-    /// (A division for each object that is freed would take longer than the rest.)
+    /// A table, because a division for each freed object would take longer than the rest.
     const OBJECTS: [u32; CLASSES] = {
         let (mut objects, mut class) = ([0; CLASSES], 0);
         while class < CLASSES {

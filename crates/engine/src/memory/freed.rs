@@ -1,11 +1,12 @@
-//! The free blocks of a slab: a few for each thread, the others for all.
+//! The free blocks of a slab: a few for each thread, the others for all threads.
 //!
-//! A thread takes what it has freed itself, or got as new, and meets others only once in some dozens of blocks; in one list for all, threads that
-//! insert and undo meet at each. After Bonwick and Adams: Magazines and Vmem, USENIX 2001.
+//! A thread takes the blocks that it has freed itself or got as new. It meets other threads only once in some dozens of
+//! blocks. With one list for all, threads that insert and undo would meet at each block. The scheme is from Bonwick and
+//! Adams: Magazines and Vmem, USENIX 2001.
 //!
-//! Always with the standard library's atomics and locks: no model is about these lists, and there are many.
+//! This file always uses the standard library's atomics and locks: no model is about these lists, and there are many.
 //!
-//! Invariant: an id is in one list at most, and in none while the block is in use.
+//! Invariant: an id is in at most one list, and in no list while its block is in use.
 
 use crate::sync::CachePadded;
 use std::cell::Cell;
@@ -13,12 +14,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Threads that have lists of their own; with more, some share one.
+/// The number of threads with a list of their own. With more threads, some share a list.
 const LISTS: usize = 32;
-/// Ids that a thread keeps. Half of them go to the list for all when there are more, and come from there when there are none.
+/// The ids that a thread keeps. If it has more, half of these go to the list for all. If it has none, half of these
+/// come from there.
 const KEPT: usize = 64;
 
-/// See the file's beginning.
+/// The free blocks of one slab: see the head of the file.
 pub(super) struct Freed {
     by_thread: [CachePadded<List>; LISTS],
     for_all: CachePadded<List>,
@@ -27,9 +29,10 @@ pub(super) struct Freed {
 #[derive(Default)]
 struct List {
     ids: Mutex<Vec<u32>>,
-    /// Length of `ids`, changed under its lock; a hint without the lock.
+    /// The length of `ids`. It changes under the lock of `ids`; without the lock it is a hint.
     len: AtomicU64,
-    /// Ids that were never handed out: the next one, and above it where they end. (An id comes here once, so a word never comes again.)
+    /// The ids that were never handed out: the next one in the low half, their end in the high half. An id comes here
+    /// once, so a word never recurs.
     new: AtomicU64,
 }
 
@@ -38,7 +41,7 @@ impl Freed {
         Freed { by_thread: std::array::from_fn(|_| CachePadded::default()), for_all: CachePadded::default() }
     }
 
-    /// An id that this thread has, or that is for all.
+    /// Takes an id that this thread has, or one from the list for all.
     #[inline(always)]
     pub(super) fn take(&self) -> Option<u32> {
         let own = &self.by_thread[number_of_thread()];
@@ -54,7 +57,7 @@ impl Freed {
         Some(id)
     }
 
-    /// An id of any thread: for when there is no other one.
+    /// Takes an id of any thread. It is for callers that find no other.
     #[cold]
     pub(super) fn take_of_any(&self) -> Option<u32> {
         self.take().or_else(|| self.by_thread.iter().find_map(|list| list.pop().or_else(|| list.take_new())))
@@ -67,19 +70,19 @@ impl Freed {
         }
     }
 
-    /// Ids that are new to this thread, to be taken in their order.
+    /// Keeps ids that are new to this thread, which takes them in their order.
     pub(super) fn keep(&self, ids: Range<u32>) {
         let own = &self.by_thread[number_of_thread()];
         let new = own.new.load(Ordering::Relaxed);
         let is_empty = new as u32 == (new >> 32) as u32;
         let word = u64::from(ids.end) << 32 | u64::from(ids.start);
-        // (Another thread with this list may have put some there.)
+        // Another thread that shares this list may have put some there.
         if !is_empty || own.new.compare_exchange(new, word, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             own.change(|own| own.extend(ids.rev()));
         }
     }
 
-    /// How many there are; while others take and give, approximately.
+    /// Returns how many ids there are. The figure is approximate while other threads take and give.
     pub(super) fn len(&self) -> u64 {
         self.by_thread.iter().chain([&self.for_all]).map(|list| list.count()).sum()
     }
@@ -88,7 +91,7 @@ impl Freed {
 impl List {
     #[inline(always)]
     fn pop(&self) -> Option<u32> {
-        // Relaxed: a hint; the lock orders the block's contents.
+        // Relaxed: a hint. The lock orders the block's contents.
         if self.len.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -98,7 +101,7 @@ impl List {
     #[inline(always)]
     fn take_new(&self) -> Option<u32> {
         let is_some = |new: u64| (new as u32) < (new >> 32) as u32;
-        // Relaxed: ids carry nothing; the exchange gives each to one thread.
+        // Relaxed: ids carry no data, and the exchange gives each to one thread.
         let taken = self
             .new
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |new| is_some(new).then_some(new + 1));
@@ -110,7 +113,7 @@ impl List {
         self.len.load(Ordering::Relaxed) + ((new >> 32) - u64::from(new as u32))
     }
 
-    /// Returns how many there are now.
+    /// Adds an id, and returns how many there are now.
     fn push(&self, id: u32) -> usize {
         self.change(|ids| {
             ids.push(id);
@@ -118,7 +121,7 @@ impl List {
         })
     }
 
-    /// Takes the ids behind this number of them.
+    /// Takes the ids beyond the first ones, whose number `keep` returns.
     fn split(&self, keep: impl FnOnce(usize) -> usize) -> Vec<u32> {
         // Relaxed: as in `pop`.
         match self.len.load(Ordering::Relaxed) {
@@ -140,12 +143,12 @@ impl List {
     }
 }
 
-/// Which list a thread has.
+/// Returns the number of the calling thread's list.
 #[inline(always)]
 fn number_of_thread() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
     thread_local! {
-        /// One more, so that 0 is none yet.
+        /// The number plus 1; 0 means that the thread has no number yet.
         static NUMBER: Cell<usize> = const { Cell::new(0) };
     }
     let number = NUMBER.with(Cell::get);
@@ -162,7 +165,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// New ids are taken in their order, once each, also those that another thread got.
+    /// Proves that new ids are taken in their order, once each, including those that another thread got.
     #[test]
     fn new_ids() {
         let freed = Freed::new();
@@ -182,7 +185,8 @@ mod tests {
         assert_eq!((freed.take(), freed.len()), (Some(20), 0));
     }
 
-    /// What one thread frees another one takes, but for a few, and these too when there is nothing else.
+    /// Proves that another thread takes the ids that a thread frees except for a few, and these too if nothing else is
+    /// left.
     #[test]
     fn ids_go_from_thread_to_thread() {
         const IDS: u32 = 1000;
@@ -194,7 +198,7 @@ mod tests {
         let mut taken = HashSet::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // (A thread of another number: at most `KEPT` stay behind.)
+                // The taking thread has another number, so at most `KEPT` ids stay behind.
                 while let Some(id) = freed.take() {
                     assert!(taken.insert(id));
                 }

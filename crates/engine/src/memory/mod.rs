@@ -1,6 +1,6 @@
-//! Memory that the database owns: reserved regions of equal blocks addressed by 32-bit ids
-//! ([`Slab`]), and per-worker size-class pools ([`Pool`]). Everything is counted per [`Kind`]
-//! against one limit ([`Memory`]), and freed wholesale when the database goes.
+//! Memory that the database owns: reserved regions of equal blocks addressed by 32-bit ids ([`Slab`]), and size-class
+//! pools for each worker ([`Pool`]). Everything is counted per [`Kind`] against one limit ([`Memory`]), and freed at
+//! once when the database is dropped.
 
 mod account;
 mod arena;

@@ -1,16 +1,20 @@
 //! [`Pool`]: a single-threaded size-class allocator.
 //!
-//! Each class keeps free objects in a list linked through their first words, last in, first out.
-//! When the list holds a batch it becomes the spare; when there is a spare already, that goes to
-//! the pools of other workers through [`Memory`]. So a pool never holds more than two batches of a
-//! class, nothing is walked to split a list, and workers that only free feed those that only
-//! allocate. What lists do not have is cut from a chunk.
+//! Each class keeps free objects in a list linked through their first words, last in, first out:
 //!
-//! Objects come back when no snapshot may need them, and by then have often left the caches. So each that is handed
-//! out has the next one fetched: its link is read then, and the caller writes to the rest.
+//! 1. When the list holds a batch, it becomes the spare.
+//! 2. If there is a spare already, that spare goes to the pools of other workers through [`Memory`].
+//! 3. Objects that the lists do not have are cut from a chunk.
 //!
-//! Invariants: `count` and `spare_count` are the lengths of the lists; `count` is below a batch;
-//! `chunk` is a multiple of 16 bytes, 16-byte aligned, and nobody else's.
+//! A pool therefore never holds more than two batches of a class. No list is walked to split it. Workers that only free
+//! feed workers that only allocate.
+//!
+//! An object comes back when no snapshot may need it, and has often left the caches by then. Each allocation therefore
+//! prefetches the next object: the next allocation reads its link, and its caller writes to the rest.
+//!
+//! Invariants:
+//! - `count` and `spare_count` are the lengths of the lists, and `count` is below a batch.
+//! - `chunk` is a multiple of 16 bytes, 16-byte aligned, and owned by this pool alone.
 
 use super::account::{Batch, Kind, Memory, OutOfMemory};
 use super::classes::{
@@ -23,13 +27,13 @@ use crate::sync::unmodelled::lock;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// One worker's size-class allocator; objects may be freed into another worker's pool of the same kind.
+/// The size-class allocator of one worker. An object may be freed into another worker's pool of the same kind.
 pub struct Pool {
     lists: [FreeList; CLASSES],
     chunk: Rest,
-    /// The next chunk's size: doubles, so that small databases stay small.
+    /// The size of the next chunk. It doubles, so that small databases stay small.
     chunk_bytes: usize,
-    /// Taken from the account since that was asked last.
+    /// The bytes taken from the account since `forget_growth`.
     grown_bytes: usize,
     kind: Kind,
     memory: Arc<Memory>,
@@ -43,22 +47,22 @@ struct FreeList {
     spare_count: u32,
 }
 
-/// How much of the next object is fetched: lines of a small one, bytes of another.
+/// The part of the next object that is prefetched: lines of a small object, bytes of a big one.
 const SMALL_LINES_AHEAD: usize = 2;
 const BIG_BYTES_AHEAD: usize = 1024;
-/// Rests of chunks of at least this size are kept whole for other pools; smaller ones become objects.
+/// The least size of a chunk's rest that is kept whole for other pools. Smaller rests become objects.
 const REST_BYTES_MIN: usize = 4 << 10;
 const EMPTY: FreeList = FreeList { head: null_mut(), spare: null_mut(), count: 0, spare_count: 0 };
 const NO_CHUNK: Rest = Rest { next: null_mut(), bytes: 0 };
-/// What freed memory is filled with in debug builds, beyond the link.
+/// The byte with which debug builds fill freed memory, beyond the link.
 #[cfg(debug_assertions)]
 const POISON: u8 = 0xDD;
 
-// SAFETY: the pool owns its free objects and its chunk; nothing of them is bound to a thread.
+// SAFETY: the pool owns its free objects and its chunk, and they are bound to no thread.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// An empty pool; takes no memory before the first `allocate`.
+    /// Makes an empty pool. It takes no memory before the first `allocate`.
     pub fn new(memory: &Arc<Memory>, kind: Kind) -> Pool {
         Pool {
             lists: [EMPTY; CLASSES],
@@ -70,14 +74,14 @@ impl Pool {
         }
     }
 
-    /// An object of at least `bytes`, 16-byte aligned, with undefined contents.
+    /// Allocates an object of at least `bytes`, 16-byte aligned, with undefined contents.
     #[inline]
     pub fn allocate(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
         if bytes <= SMALL_BYTES_MAX {
             let class = small_class(bytes);
             let list = &mut self.lists[class];
             if !list.head.is_null() {
-                // SAFETY: the list is not empty.
+                // SAFETY: the list is not empty, because its head is not null.
                 let p = unsafe { list.pop() };
                 prefetch::<SMALL_LINES_AHEAD>(list.head);
                 return Ok(p);
@@ -87,34 +91,37 @@ impl Pool {
         self.allocate_big(bytes)
     }
 
-    /// Gives an object back.
+    /// Frees an object.
     ///
     /// # Safety
-    /// `p` is from `allocate(bytes)` of any pool of this memory and kind; nobody reaches it any more.
+    /// `p` is from `allocate(bytes)` of any pool of this memory and kind, and no thread reaches it any more.
     #[inline]
     pub unsafe fn free(&mut self, p: *mut u8, bytes: usize) {
         if bytes <= SMALL_BYTES_MAX {
             let class = small_class(bytes);
-            // SAFETY: the caller's promise; an object of this class has these bytes.
+            // SAFETY: the caller has promised that `p` is an unreachable object of these bytes, and `class` is the
+            // class of them.
             unsafe { self.push(class, p, BATCH_OBJECTS) };
             return;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has promised that `p` is from `allocate(bytes)` and unreachable, which `free_big` asks
+        // for.
         unsafe { self.free_big(p, bytes) }
     }
 
-    /// Bytes that it has taken from the account since `forget_growth`: what it was asked for beyond what was freed.
+    /// Returns the bytes that the pool has taken from the account since `forget_growth`: allocations beyond what was
+    /// freed.
     #[inline(always)]
     pub fn grown_bytes(&self) -> usize {
         self.grown_bytes
     }
 
-    /// Begins to count anew.
+    /// Starts to count growth anew.
     pub fn forget_growth(&mut self) {
         self.grown_bytes = 0;
     }
 
-    /// As `allocate`, with the reserve beyond the limit at hand; for small objects.
+    /// Allocates like `allocate`, and may use the reserve beyond the limit. It is for small objects.
     #[cold]
     pub fn allocate_from_reserve(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
         if let Ok(p) = self.allocate(bytes) {
@@ -140,40 +147,41 @@ impl Pool {
         if list.head.is_null() {
             return self.refill(class);
         }
-        // SAFETY: the list is not empty.
+        // SAFETY: the list is not empty, because its head is not null.
         let p = unsafe { list.pop() };
         prefetch_bytes(list.head, 0, bytes.min(BIG_BYTES_AHEAD));
         Ok(p)
     }
 
     /// # Safety
-    /// As `free`.
+    /// As for `free`.
     #[inline(never)]
     unsafe fn free_big(&mut self, p: *mut u8, bytes: usize) {
         if bytes > POOLED_BYTES_MAX {
-            // SAFETY: `allocate` took this way for these bytes.
+            // SAFETY: `allocate` uses `allocate_large` for objects of this size.
             unsafe { self.memory.free_large(p, bytes) };
             return;
         }
         let class = class_of(bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has promised that `p` is an unreachable object of these bytes, and `class` is the class of
+        // them.
         unsafe { self.push(class, p, batch_objects(class)) };
     }
 
     /// # Safety
-    /// `p` is an object of `class` that nobody reaches.
+    /// `p` is an object of `class` that no thread reaches.
     #[inline(always)]
     unsafe fn push(&mut self, class: usize, p: *mut u8, batch: u32) {
         debug_assert!(!p.is_null() && p.addr().is_multiple_of(16), "not from a pool");
         let list = &mut self.lists[class];
-        // SAFETY: the object is ours and has at least 16 bytes.
+        // SAFETY: the caller has promised that no thread reaches the object, and an object has at least 16 bytes.
         unsafe { list.push(p, class) };
         if list.count >= batch {
             self.turn_over(class);
         }
     }
 
-    /// The list has become a batch: it is the spare now, and the old spare goes to whom it may concern.
+    /// Turns a list that has become a batch into the spare, and gives the old spare to the other pools.
     #[cold]
     fn turn_over(&mut self, class: usize) {
         let list = &mut self.lists[class];
@@ -184,20 +192,20 @@ impl Pool {
         }
     }
 
-    /// An object from where there is one: the spare, a batch that another pool had over, the chunk,
-    /// a new chunk.
+    /// Takes an object from the first source that has one: the spare, a batch from another pool, the chunk, a new
+    /// chunk.
     #[cold]
     fn refill(&mut self, class: usize) -> Result<*mut u8, OutOfMemory> {
         let list = &mut self.lists[class];
         debug_assert!(list.head.is_null() && list.count == 0, "refilled too early");
         if list.spare_count > 0 {
             *list = FreeList { head: list.spare, count: list.spare_count, ..EMPTY };
-            // SAFETY: spares are not empty.
+            // SAFETY: a spare is not empty.
             return Ok(unsafe { list.pop() });
         }
         if let Some(batch) = self.memory.shared(self.kind).classes[class].take() {
             *list = FreeList { head: batch.head, count: batch.count, ..EMPTY };
-            // SAFETY: batches are not empty.
+            // SAFETY: a batch is not empty.
             return Ok(unsafe { list.pop() });
         }
         let bytes = class_bytes(class);
@@ -217,7 +225,7 @@ impl Pool {
         p
     }
 
-    /// Replaces the chunk by one with room for `bytes`; on failure all is as before.
+    /// Replaces the chunk by one with room for `bytes`. On failure, nothing has changed.
     #[cold]
     fn next_chunk(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         let next = match self.take_rest(bytes) {
@@ -234,18 +242,18 @@ impl Pool {
         Ok(())
     }
 
-    /// The rest of another pool's chunk, with room for `bytes`.
+    /// Takes the rest of another pool's chunk that has room for `bytes`.
     fn take_rest(&self, bytes: usize) -> Option<Rest> {
         let mut rests = lock(&self.memory.shared(self.kind).rests);
         let fitting = rests.iter().position(|rest| rest.bytes >= bytes)?;
         Some(rests.swap_remove(fitting))
     }
 
-    /// Makes free objects of the rest of a chunk: nothing of it is lost, however small.
+    /// Turns the rest of a chunk into free objects. Nothing of it is lost, however small.
     fn break_up(&mut self, mut rest: Rest) {
         while rest.bytes > 0 {
             let class = class_within(rest.bytes);
-            // SAFETY: the rest is ours, and the class fits in it.
+            // SAFETY: this pool owns the rest, and an object of the class fits in it.
             unsafe { self.push(class, rest.next, batch_objects(class)) };
             rest.next = rest.next.wrapping_add(class_bytes(class));
             rest.bytes -= class_bytes(class);
@@ -259,18 +267,18 @@ impl FreeList {
     #[inline(always)]
     unsafe fn pop(&mut self) -> *mut u8 {
         let p = self.head;
-        // SAFETY: free objects begin with the link to the next one.
+        // SAFETY: a free object begins with the link to the next one.
         self.head = unsafe { p.cast::<*mut u8>().read() };
         self.count -= 1;
         p
     }
 
     /// # Safety
-    /// `p` is an object of `class`, in no list, that nobody reaches.
+    /// `p` is an object of `class`, is in no list, and no thread reaches it.
     #[inline(always)]
     unsafe fn push(&mut self, p: *mut u8, class: usize) {
         #[cfg(debug_assertions)]
-        // SAFETY: the object has these bytes, and nobody reaches them.
+        // SAFETY: the object has these bytes, and the caller has promised that no thread reaches it.
         unsafe {
             p.write_bytes(POISON, class_bytes(class))
         };
@@ -283,7 +291,7 @@ impl FreeList {
 }
 
 impl Drop for Pool {
-    /// Everything goes back to the account, for other pools.
+    /// Gives everything back to the account, for other pools.
     fn drop(&mut self) {
         let rest = std::mem::replace(&mut self.chunk, NO_CHUNK);
         if rest.bytes >= REST_BYTES_MIN {

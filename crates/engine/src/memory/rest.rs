@@ -1,8 +1,8 @@
-//! What is left of a chunk.
+//! The unused piece of a chunk.
 
 use super::os::HUGE_PAGE;
 
-/// The first chunk of a pool, and the smallest that is tried when memory is short.
+/// The size of a pool's first chunk, and the smallest size that is tried when memory is short.
 pub(super) const CHUNK_BYTES_MIN: usize = 64 << 10;
 pub(super) const CHUNK_BYTES_MAX: usize = HUGE_PAGE;
 
@@ -12,5 +12,5 @@ pub(super) struct Rest {
     pub(super) bytes: usize,
 }
 
-// SAFETY: it is owned by what holds it; no thread has a claim on it.
+// SAFETY: the holder owns the piece, and no thread has a claim on it.
 unsafe impl Send for Rest {}

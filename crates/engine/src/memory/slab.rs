@@ -1,7 +1,9 @@
 //! [`Slab`]: blocks of one size in a reserved range of addresses.
 //!
-//! Invariants: `1 <= next <= ready <= block_limit`; blocks below `ready` are committed and charged;
-//! an id below `next` is with a caller or in `freed`.
+//! Invariants:
+//! - `1 <= next <= ready <= block_limit`
+//! - Blocks below `ready` are committed and charged.
+//! - An id below `next` is with a caller or in `freed`.
 
 use super::account::{Kind, Memory, OutOfMemory};
 use super::freed::Freed;
@@ -13,9 +15,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 const STEP_BYTES_MIN: usize = 64 << 10;
-/// Blocks that a thread takes at a time: the counter from which they come is one for all threads.
+/// The number of new blocks that a thread takes at a time. All threads share the counter that they come from.
 const NEW_BLOCKS: u32 = 32;
-/// A slab that has this much takes big steps: each step costs a system call and the grow lock.
+/// The size from which a slab takes big steps, because each step costs a system call and the grow lock.
 const BIG_SLAB_BYTES: usize = 128 << 20;
 const BIG_STEP_BYTES: usize = 32 << 20;
 
@@ -23,28 +25,28 @@ const BIG_STEP_BYTES: usize = 32 << 20;
 pub struct Slab {
     base: *mut u8,
     block_shift: u32,
-    /// Ids are below this.
+    /// The bound of ids: every id is below it.
     block_limit: u64,
     kind: Kind,
     memory: Arc<Memory>,
     region: Region,
-    /// Bytes committed and charged, from the base.
+    /// The bytes committed and charged, from the base.
     committed: Mutex<usize>,
-    /// Ids below this lie in committed memory.
+    /// The bound of ids in committed memory: ids below it lie there.
     ready: CachePadded<AtomicU64>,
     /// The lowest id that was never handed out.
     next: CachePadded<AtomicU64>,
     freed: Freed,
 }
 
-// SAFETY: the base is an address range that the slab owns, not bound to a thread.
+// SAFETY: the base is an address range that the slab owns, and it is bound to no thread.
 unsafe impl Send for Slab {}
 // SAFETY: all state that changes is atomic or under a mutex.
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// Reserves addresses (no memory yet) for up to `blocks_max` blocks of `block_bytes`
-    /// (a power of two), halving the reservation while the system refuses it.
+    /// Reserves addresses, without memory, for up to `blocks_max` blocks of `block_bytes` (a power of two). Halves the
+    /// reservation while the system refuses it.
     pub fn reserve(
         memory: &Arc<Memory>,
         kind: Kind,
@@ -53,7 +55,7 @@ impl Slab {
     ) -> Result<Slab, OutOfMemory> {
         assert!(block_bytes.is_power_of_two() && block_bytes >= 8, "a block is a power of two of bytes");
         let block_shift = block_bytes.trailing_zeros();
-        // One more block, for the id 0 that is never handed out.
+        // One block more, for the id 0, which is never handed out.
         let wanted = (blocks_max as usize + 1).checked_mul(block_bytes).ok_or(OutOfMemory)?;
         let region = reserve_region(wanted, 2 * block_bytes)?;
         Ok(Slab {
@@ -70,8 +72,8 @@ impl Slab {
         })
     }
 
-    /// A free block's id, never 0. Its bytes are zero if it was never used before, else whatever they were. A thread takes
-    /// some new blocks at a time, and meets others here only then.
+    /// Allocates a block and returns its id, which is never 0. The block's bytes are zero if it was never used before,
+    /// else they are whatever they were. A thread takes some new blocks at a time, and meets other threads only then.
     #[inline(always)]
     pub fn allocate(&self) -> Result<u32, OutOfMemory> {
         match self.freed.take() {
@@ -88,14 +90,14 @@ impl Slab {
         Ok(run.start)
     }
 
-    /// The block with the next id. For slabs whose blocks are named by their place, and never freed.
+    /// Allocates the block with the next id. It is for slabs whose blocks are named by their place and never freed.
     #[inline]
     pub fn allocate_next(&self) -> Result<u32, OutOfMemory> {
         self.allocate_run(1).map(|run| run.start)
     }
 
-    /// Up to `count` free blocks with ids in a row, one at least: for a caller that needs many. A block that was freed comes alone,
-    /// and first.
+    /// Allocates between one and `count` blocks with consecutive ids, for a caller that needs many. A freed block comes
+    /// alone, and before new ones.
     #[inline]
     pub fn allocate_run(&self, count: u32) -> Result<Range<u32>, OutOfMemory> {
         debug_assert!(count > 0);
@@ -105,7 +107,7 @@ impl Slab {
         }
     }
 
-    /// Blocks that were never handed out; at the limit of memory one that a thread keeps.
+    /// Takes blocks that were never handed out or, at the memory limit, a block that a thread keeps.
     fn new_run(&self, count: u32) -> Result<Range<u32>, OutOfMemory> {
         loop {
             if let Some(run) = self.take_next(count) {
@@ -117,45 +119,45 @@ impl Slab {
         }
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     ///
     /// # Safety
-    /// `id` is from `allocate` and nobody reaches the block any more.
+    /// `id` is from `allocate`, and no thread reaches the block any more.
     pub unsafe fn free(&self, id: u32) {
-        // Relaxed: an assertion about our own id, which was handed out before.
+        // Relaxed: this asserts something about the caller's own id, which was handed out before.
         debug_assert!(id != 0 && u64::from(id) < self.next.load(Ordering::Relaxed), "never handed out");
         self.freed.give(id);
     }
 
-    /// The block's address. Pure arithmetic: also valid to compute for prefetching.
+    /// Returns the block's address. It is pure arithmetic, so the address may also be computed to prefetch it.
     #[inline(always)]
     pub fn at(&self, id: u32) -> *mut u8 {
         self.base.wrapping_add((id as usize) << self.block_shift)
     }
 
-    /// Blocks in use; while others allocate and free, approximately.
+    /// Returns the number of blocks in use. The figure is approximate while other threads allocate and free.
     pub fn used(&self) -> u64 {
         // Relaxed: statistics.
         let handed_out = self.next.load(Ordering::Relaxed) - 1;
         handed_out.saturating_sub(self.freed.len())
     }
 
-    /// The account that the blocks are charged to.
+    /// Returns the account that the blocks are charged to.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// How many blocks fit in the reservation; `allocate` fails beyond, whatever the account says.
+    /// Returns how many blocks fit in the reservation. `allocate` fails beyond it, whatever the account grants.
     pub fn capacity(&self) -> u64 {
         self.block_limit - 1
     }
 
-    /// Hands out the next ids below the watermark, `count` or what there is.
+    /// Hands out the next ids below the watermark: `count`, or as many as there are.
     #[inline(always)]
     fn take_next(&self, count: u32) -> Option<Range<u32>> {
-        // Acquire: pairs with the Release in `commit_more`: the block is committed by then.
+        // Acquire: pairs with the Release in `commit_more`, so the block is committed.
         let ready = self.ready.load(Ordering::Acquire);
-        // Relaxed: ids carry nothing; the exchange makes each unique.
+        // Relaxed: ids carry no data, and the exchange makes each unique.
         let end = |next: u64| ready.min(next + u64::from(count));
         self.next
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next < ready).then(|| end(next)))
@@ -163,11 +165,11 @@ impl Slab {
             .map(|next| next as u32..end(next) as u32)
     }
 
-    /// Commits a step more, a smaller one when memory is short.
+    /// Commits one step more, or a smaller step if memory is short.
     #[cold]
     fn commit_more(&self) -> Result<(), OutOfMemory> {
         let mut committed = lock(&self.committed);
-        // Relaxed: `ready` changes under this lock only, and a stale `next` costs a turn of the caller's loop.
+        // Relaxed: `ready` changes only under this lock, and a stale `next` costs one turn of the caller's loop.
         if self.next.load(Ordering::Relaxed) < self.ready.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -217,7 +219,8 @@ impl std::fmt::Debug for Slab {
     }
 }
 
-/// Doubling from 64 KiB keeps small databases small; later steps are whole huge pages.
+/// Returns the size of the next step. Doubling from 64 KiB keeps small databases small; later steps are whole huge
+/// pages.
 fn step_bytes(committed: usize) -> usize {
     if committed >= BIG_SLAB_BYTES { BIG_STEP_BYTES } else { committed.clamp(STEP_BYTES_MIN, HUGE_PAGE) }
 }

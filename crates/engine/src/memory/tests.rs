@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const PLENTY: u64 = 1 << 30;
 
-/// A small generator for random tests (xorshift); its seed is printed.
+/// A small generator for random tests (xorshift). Its seed is printed.
 struct Random(u64);
 impl Random {
     fn new(seed: u64) -> Random {
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// Proves that every size has the least class that it fits in, aligned, and wastes at most a quarter.
+/// Proves that every size has the least class that it fits in, aligned, and that the class wastes at most a quarter.
 #[test]
 fn classes_fit_tightly() {
     for bytes in 1..=POOLED_BYTES_MAX {
@@ -46,7 +46,7 @@ fn classes_fit_tightly() {
     }
 }
 
-/// Proves that charges are refused beyond the limit whatever their kind, and counted by kind.
+/// Proves that charges beyond the limit are refused whatever their kind, and that bytes are counted by kind.
 #[test]
 fn account_keeps_the_limit() {
     let memory = Memory::new(100);
@@ -68,13 +68,13 @@ fn slab_hands_out_each_block_once() {
         let id = slab.allocate().unwrap();
         assert_eq!(id, expected);
         let words = slab.at(id).cast::<[u64; 8]>();
-        // SAFETY: the block was allocated, and is ours.
+        // SAFETY: this test has allocated the block.
         assert_eq!(unsafe { words.read() }, [0; 8]);
-        // SAFETY: as above.
+        // SAFETY: this test has allocated the block.
         unsafe { words.write([u64::from(id); 8]) };
     }
     for id in 1..=100_000u32 {
-        // SAFETY: as above.
+        // SAFETY: this test has allocated the block.
         assert_eq!(unsafe { slab.at(id).cast::<[u64; 8]>().read() }, [u64::from(id); 8]);
     }
     assert_eq!(slab.used(), 100_000);
@@ -106,7 +106,7 @@ fn slab_runs() {
         }
     }
     assert_eq!((u64::from(last), slab.used()), (slab.capacity(), slab.capacity()));
-    // SAFETY: nobody uses the block.
+    // SAFETY: no thread uses the block.
     unsafe { slab.free(17) };
     assert_eq!(slab.allocate_run(5), Ok(17..18));
     assert_eq!(slab.allocate_run(5), Err(OutOfMemory));
@@ -129,7 +129,7 @@ fn slab_reuses() {
     let slab = Slab::reserve(&memory, Kind::Records, 64, 1000).unwrap();
     let ids: Vec<u32> = (0..10).map(|_| slab.allocate().unwrap()).collect();
     for &id in &ids[3..6] {
-        // SAFETY: nobody uses the block.
+        // SAFETY: no thread uses the block.
         unsafe { slab.free(id) };
     }
     assert_eq!(slab.used(), 7);
@@ -138,8 +138,8 @@ fn slab_reuses() {
     assert_eq!(slab.allocate(), Ok(11));
 }
 
-/// Proves that a slab uses the account to the last page, fails cleanly, and works again after a free
-/// and after other memory was released.
+/// Proves that a slab uses the account to the last page, fails cleanly, and works again after a free and after other
+/// memory was released.
 #[test]
 fn slab_survives_out_of_memory() {
     let memory = Memory::new(300 << 10);
@@ -152,7 +152,7 @@ fn slab_survives_out_of_memory() {
     assert_eq!(memory.used_bytes(Kind::Records), 200 << 10);
     assert_eq!(ids.len(), (200 << 10) / 64 - 1);
     assert_eq!(slab.allocate(), Err(OutOfMemory));
-    // SAFETY: nobody uses the block.
+    // SAFETY: no thread uses the block.
     unsafe { slab.free(ids[7]) };
     assert_eq!(slab.allocate(), Ok(ids[7]));
     assert_eq!(slab.allocate(), Err(OutOfMemory));
@@ -191,11 +191,11 @@ fn slab_halves_its_reservation() {
     let slab = Slab::reserve(&memory, Kind::Other, 1 << 20, u32::MAX).unwrap();
     assert!(slab.capacity() < u64::from(u32::MAX));
     let id = slab.allocate().unwrap();
-    // SAFETY: the block was allocated, and is ours.
+    // SAFETY: this test has allocated the block.
     unsafe { slab.at(id).write_bytes(1, 1 << 20) };
 }
 
-/// Proves that threads never get the same block at a time, while some are freed and the limit bites.
+/// Proves that threads never get the same block at the same time, while some blocks are freed and the limit is reached.
 #[test]
 fn slab_is_concurrent() {
     let memory = Memory::new(1 << 20);
@@ -209,18 +209,18 @@ fn slab_is_concurrent() {
                 for _ in 0..100_000 {
                     match slab.allocate() {
                         Ok(id) if random.below(3) > 0 => {
-                            // SAFETY: allocated to this thread.
+                            // SAFETY: the block is allocated to this thread.
                             unsafe { slab.at(id).cast::<u64>().write(thread << 32 | u64::from(id)) };
                             mine.push(id);
                         }
-                        // SAFETY: allocated to this thread, which does not use it.
+                        // SAFETY: the block is allocated to this thread, which does not use it.
                         Ok(id) => unsafe { slab.free(id) },
                         Err(OutOfMemory) => {
                             for id in mine.drain(..) {
-                                // SAFETY: allocated to this thread.
+                                // SAFETY: the block is allocated to this thread.
                                 let word = unsafe { slab.at(id).cast::<u64>().read() };
                                 assert_eq!(word, thread << 32 | u64::from(id));
-                                // SAFETY: allocated to this thread, which forgets it.
+                                // SAFETY: the block is allocated to this thread, which forgets it.
                                 unsafe { slab.free(id) };
                             }
                         }
@@ -234,8 +234,7 @@ fn slab_is_concurrent() {
     assert_eq!(slab.used(), kept);
 }
 
-/// Proves that live objects of a pool keep their contents through random allocations and frees of
-/// all sizes, between two pools.
+/// Proves that live objects keep their contents through random allocations and frees of all sizes, between two pools.
 #[test]
 fn pool_objects_do_not_overlap() {
     let memory = Memory::new(PLENTY);
@@ -248,22 +247,22 @@ fn pool_objects_do_not_overlap() {
             let bytes = 1 + random.below(bytes);
             let p = pools[random.below(2)].allocate(bytes).unwrap();
             assert!(p.addr().is_multiple_of(16));
-            // SAFETY: just allocated with these bytes.
+            // SAFETY: the object was just allocated with these bytes.
             unsafe { p.write_bytes(round as u8, bytes) };
             live.push((p, bytes, round as u8));
         } else {
             let (p, bytes, mark) = live.swap_remove(random.below(live.len()));
-            // SAFETY: live, and written with these bytes.
+            // SAFETY: the object is live, and was written with these bytes.
             let contents = unsafe { std::slice::from_raw_parts(p, bytes) };
             assert!(contents.iter().all(|&byte| byte == mark));
-            // SAFETY: from a pool of this memory, and forgotten.
+            // SAFETY: the object is from a pool of this memory, and is forgotten.
             unsafe { pools[random.below(2)].free(p, bytes) };
         }
     }
 }
 
-/// Proves that one worker that allocates and another that frees need no more than a few batches,
-/// for small and for big classes.
+/// Proves that a worker that allocates and another that frees need no more than a few batches, for small and for big
+/// classes.
 #[test]
 fn pools_feed_each_other() {
     for bytes in [48, 2000, 30_000] {
@@ -272,21 +271,21 @@ fn pools_feed_each_other() {
         let mut consumer = Pool::new(&memory, Kind::Versions);
         for _ in 0..200_000 {
             let p = producer.allocate(bytes).unwrap();
-            // SAFETY: just allocated.
+            // SAFETY: the object was just allocated, and is not used.
             unsafe { consumer.free(p, bytes) };
         }
         assert!(memory.used_bytes(Kind::Versions) <= 2 << 20, "{memory:?}");
     }
 }
 
-/// Proves that what a pool had is used by the next one, down to the last rest of a chunk.
+/// Proves that the next pool uses everything that a dropped pool had, down to the last rest of a chunk.
 #[test]
 fn pools_leave_everything_behind() {
     let memory = Memory::new(PLENTY);
     for round in 0..10_000 {
         let mut pool = Pool::new(&memory, Kind::Other);
         let p = pool.allocate(16 + round % 700).unwrap();
-        // SAFETY: just allocated.
+        // SAFETY: the object was just allocated, and is not used.
         unsafe { pool.free(p, 16 + round % 700) };
     }
     assert!(memory.total_used_bytes() <= 512 << 10, "{memory:?}");
@@ -327,7 +326,7 @@ fn pool_survives_out_of_memory() {
     assert_eq!(pool.allocate(1 << 20), Err(OutOfMemory));
     assert_eq!(memory.total_used_bytes(), 1 << 20);
     for p in objects.drain(..) {
-        // SAFETY: allocated above with 64 bytes, and forgotten.
+        // SAFETY: the object was allocated above with 64 bytes, and is forgotten.
         unsafe { pool.free(p, 64) };
     }
     for _ in 0..(1 << 20) / 64 {
@@ -336,7 +335,7 @@ fn pool_survives_out_of_memory() {
     assert_eq!(pool.allocate(64), Err(OutOfMemory));
 }
 
-/// Proves that large objects are charged by size, given back when freed, and else go with the account.
+/// Proves that large objects are charged by size, and given back when freed or else with the account.
 #[test]
 fn large_objects_are_counted() {
     let memory = Memory::new(1 << 20);
@@ -344,13 +343,13 @@ fn large_objects_are_counted() {
     let p = pool.allocate(600_000).unwrap();
     assert_eq!(memory.used_bytes(Kind::Versions), 600_000);
     assert_eq!(pool.allocate(600_000), Err(OutOfMemory));
-    // SAFETY: allocated above, and forgotten.
+    // SAFETY: the object was allocated above, and is forgotten.
     unsafe { pool.free(p, 600_000) };
     assert_eq!(memory.total_used_bytes(), 0);
     pool.allocate(600_000).unwrap();
 }
 
-/// Proves that pools of several threads hand out no object twice while they exchange batches.
+/// Proves that pools of several threads never hand out an object twice while they exchange batches.
 #[test]
 fn pools_are_concurrent() {
     let memory = Memory::new(PLENTY);
@@ -366,7 +365,7 @@ fn pools_are_concurrent() {
                 for turn in 0..50_000u64 {
                     let (bytes, mark) = (16 + (turn as usize % 20) * 16, (me as u64) << 32 | turn);
                     let p = pool.allocate(bytes).unwrap();
-                    // SAFETY: just allocated.
+                    // SAFETY: the object was just allocated.
                     unsafe { p.cast::<u64>().write(mark) };
                     // The receiver may have ended; then the object goes with the account.
                     let _ = next.try_send((p.expose_provenance(), bytes, mark));
@@ -374,7 +373,7 @@ fn pools_are_concurrent() {
                         let p = std::ptr::with_exposed_provenance_mut::<u8>(address);
                         // SAFETY: the sender gave the object to this thread.
                         assert_eq!(unsafe { p.cast::<u64>().read() }, mark);
-                        // SAFETY: as above, and forgotten.
+                        // SAFETY: the sender gave the object to this thread, which forgets it.
                         unsafe { pool.free(p, bytes) };
                     }
                 }
@@ -391,9 +390,9 @@ fn freed_objects_are_poisoned() {
     let memory = Memory::new(PLENTY);
     let mut pool = Pool::new(&memory, Kind::Versions);
     let p = pool.allocate(64).unwrap();
-    // SAFETY: just allocated; read below as bytes of the chunk, which lives as long as the memory.
+    // SAFETY: the object was just allocated. It is read below as bytes of the chunk, which lives as long as the memory.
     unsafe { pool.free(p, 64) };
-    // SAFETY: as above.
+    // SAFETY: the bytes belong to the chunk, which lives as long as the memory.
     let beyond_link = unsafe { std::slice::from_raw_parts(p.add(8), 56) };
     assert!(beyond_link.iter().all(|&byte| byte == 0xDD));
 }
@@ -408,7 +407,7 @@ fn small_chunks_share_regions() {
         for bytes in sizes {
             let chunk = chunks.take(bytes).unwrap();
             assert_eq!(chunk.bytes, bytes);
-            // SAFETY: just taken, and nobody else's.
+            // SAFETY: the chunk was just taken, and no other pool has it.
             assert!(unsafe { std::slice::from_raw_parts(chunk.next, bytes) }.iter().all(|&b| b == 0));
             taken.push((chunk.next.addr(), bytes));
         }

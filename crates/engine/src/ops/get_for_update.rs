@@ -1,8 +1,8 @@
-//! Reading a row in order to change it: the row is locked as if it had been written.
+//! Reading a row in order to change it. The row is locked as if it had been written.
 //!
-//! A row that another transaction has locked or written is waited for in the queue (`cc/waits/`). On a worker the
-//! transaction is parked meanwhile, and the worker sleeps if it has nothing else to do; an interactive transaction
-//! blocks its thread, outside of the epoch.
+//! If another transaction has locked or written the row, the operation waits in the row's queue (`cc/waits/`). On a
+//! worker the transaction is parked meanwhile, and the worker sleeps if it has nothing else to do. An interactive
+//! transaction blocks its thread, outside of the epoch.
 
 use super::malformed::in_row;
 use super::point::Point;
@@ -20,24 +20,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Future of [`Txn::get_for_update`](crate::Txn::get_for_update).
+/// The future of [`Txn::get_for_update`](crate::Txn::get_for_update).
 #[must_use = "futures do nothing unless awaited"]
 pub struct GetForUpdate<'t, V: ?Sized, C: ConcurrencyControl = Serializable> {
     lock: Lock<'t, C>,
     types: PhantomData<fn(&V)>,
 }
 
-/// Future of [`GetForUpdate::skip_locked`].
+/// The future of [`GetForUpdate::skip_locked`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct SkipLocked<'t, V: ?Sized, C: ConcurrencyControl = Serializable> {
     lock: Lock<'t, C>,
     types: PhantomData<fn(&V)>,
 }
 
-/// What [`GetForUpdate::skip_locked`] has found under a key.
+/// The outcome of [`GetForUpdate::skip_locked`] for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim<T> {
-    /// The row's value. The row is this transaction's now.
+    /// The row's value. This transaction has locked the row.
     Row(T),
     /// There is no such row, and nothing is locked.
     Absent,
@@ -46,7 +46,7 @@ pub enum Claim<T> {
 }
 
 impl<T> Claim<T> {
-    /// The value, if the row is this transaction's now.
+    /// Returns the value, if this transaction has locked the row.
     pub fn row(self) -> Option<T> {
         match self {
             Claim::Row(value) => Some(value),
@@ -54,24 +54,24 @@ impl<T> Claim<T> {
         }
     }
 
-    /// Another open transaction has the row.
+    /// Returns true if another open transaction has the row.
     pub fn is_locked(&self) -> bool {
         matches!(self, Claim::Locked)
     }
 }
 
-/// What both futures are made of.
+/// The common part of both futures.
 struct Lock<'t, C: ConcurrencyControl> {
     locate: PointLookup<'t, C>,
-    /// How long it waits for others at most; `None`: as the database's options say.
+    /// The longest wait for other transactions. `None` for the database's `lock_wait_ms`.
     timeout: Option<Duration>,
-    /// While the row is another's: the place in the queue, and what is known of that one.
+    /// The place in the queue and what is known of the holder, while another transaction has the row.
     line: Option<RowWait<'t, C>>,
-    /// Standing aside for a commit that is under way.
+    /// True while the operation stands aside for a commit that is under way.
     is_aside: bool,
 }
 
-/// What trying to lock a row came to.
+/// The outcome of an attempt to lock a row.
 enum Tried<'t> {
     Taken(Option<&'t [u8]>),
     Gone,
@@ -96,30 +96,31 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> GetForUpdate<'t, V, C> {
         GetForUpdate { lock, types: PhantomData }
     }
 
-    /// Waits for others so long at most, instead of
-    /// [`Options::lock_wait_ms`](crate::Options::lock_wait_ms); then fails with
-    /// [`Error::LockTimeout`](crate::Error::LockTimeout), or where it is 0, at once with [`Error::RowLocked`](crate::Error::RowLocked). The transaction may go on.
+    /// Sets the longest wait for other transactions, instead of
+    /// [`Options::lock_wait_ms`](crate::Options::lock_wait_ms). After it the call fails with
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout). With a limit of 0 it fails at once with
+    /// [`Error::RowLocked`](crate::Error::RowLocked). The transaction may continue.
     pub fn timeout(mut self, at_most: Duration) -> Self {
         self.lock.timeout = Some(at_most);
         self
     }
 
-    /// Fails with [`Error::RowLocked`](crate::Error::RowLocked) where it would have to wait. The transaction may go on.
+    /// Fails with [`Error::RowLocked`](crate::Error::RowLocked) instead of waiting. The transaction may continue.
     pub fn no_wait(self) -> Self {
         self.timeout(Duration::ZERO)
     }
 
-    /// Does not wait: tells a row that another transaction has from one that is not there.
+    /// Does not wait, and returns a [`Claim`], which tells a locked row from a missing one.
     pub fn skip_locked(self) -> SkipLocked<'t, V, C> {
         SkipLocked { lock: self.lock, types: PhantomData }
     }
 }
 
 impl<'t, C: ConcurrencyControl> Lock<'t, C> {
-    /// Looks for the row and tries to lock it. `waits`: transactions that are in the queue for it come first.
+    /// Looks for the row and tries to lock it. `waits`: transactions already in the row's queue go first.
     fn poll_try(&mut self, context: &Context<'_>, waits: bool) -> Poll<Result<Tried<'t>, Fault>> {
         let is_queued = self.line.as_ref().is_some_and(RowWait::is_queued);
-        // (An update at the commit has its row for a moment only, like those that it meets.)
+        // An update at the commit holds its row only for a moment, like the other updates that it meets.
         let is_patient = || self.line.as_ref().is_none_or(RowWait::is_patient);
         let is_newcomer = waits && !is_queued && !(self.locate.txn().is_at_end.get() && is_patient());
         let tried = self.locate.poll(context, |txn, point| try_lock(txn, point, is_newcomer));
@@ -129,12 +130,12 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
         tried
     }
 
-    /// The value that the row's bytes are.
+    /// Decodes the row's bytes.
     fn view<V: Value + ?Sized>(&self, bytes: &'t [u8]) -> Result<V::View<'t>> {
         V::view(bytes).map_err(|error| in_row(error, self.locate.table, self.locate.key()))
     }
 
-    /// The row's value, when it is this transaction's.
+    /// Polls for the row's value, once this transaction has locked the row.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<&'t [u8]>>> {
         let txn = self.locate.txn();
         if std::mem::take(&mut self.is_aside) && txn.stands_aside() {
@@ -152,7 +153,7 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
             {
                 return Poll::Ready(Err(fault.into())); // another operation has failed meanwhile
             }
-            // First the lock: what is read under it is not overwritten any more.
+            // Lock first: what is read under the lock is not overwritten any more.
             let Poll::Ready(tried) = self.poll_try(context, true) else { return Poll::Pending };
             let (row, record, holder) = match tried {
                 Err(fault) => {
@@ -184,8 +185,8 @@ impl<'t, C: ConcurrencyControl> Lock<'t, C> {
                     none.insert(RowWait::new(txn, self.locate.table, self.locate.key(), timeout, holder)?)
                 }
             };
-            // (An update at the commit has its row for a moment only. Transactions that share the row may wait for a share of this one: the
-            // scheme decides about them.)
+            // An update at the commit holds its row only for a moment. Transactions that share the row may wait for a
+            // share of this transaction. The scheme decides about them.
             if let Some(holder) = holder
                 && (holder.is_ending || txn.is_at_end.get() && line.is_patient() && !holder.is_shared())
             {
@@ -211,12 +212,12 @@ fn try_lock<'t, C: ConcurrencyControl>(
 ) -> Result<Tried<'t>, Fault> {
     let waits = C::waits(txn.shared());
     if C::has_partitions(txn.shared()) && point.is_unsought() {
-        // (Nobody has the row itself.)
+        // No transaction has the row itself.
         // SAFETY: not borrowed outside of single calls.
         let awaited = C::awaited(txn.shared(), unsafe { &mut *txn.scheme.get() });
         return Ok(match awaited {
             Some((row, holder)) => Tried::Busy(row, point.record, Some(holder)),
-            None => Tried::Gone, // there is nobody in the way any more
+            None => Tried::Gone, // no transaction is in the way any more
         });
     }
     let turn = txn.turn.get().filter(|turn| turn.row() == point.id);
@@ -229,7 +230,7 @@ fn try_lock<'t, C: ConcurrencyControl>(
             let record = point.record;
             (C::holds(state, record), C::shares(state, record), C::holder(txn.shared(), state, record))
         };
-        // (Those in the queue wait for the only one that shares the row's lock.)
+        // The transactions in the queue wait for the only transaction that shares the row's lock.
         if !(is_own || shares && holder.is_none()) {
             return Ok(Tried::Busy(point.id, point.record, holder));
         }
@@ -248,7 +249,7 @@ fn try_lock<'t, C: ConcurrencyControl>(
     })
 }
 
-/// Reads a row that was locked as it is now: what the operation has found before may have been overwritten by then.
+/// Reads a locked row as it is now. What the operation found earlier may have been overwritten since.
 #[cold]
 fn read_locked<'t, C: ConcurrencyControl>(
     txn: &'t TxnState<C>,

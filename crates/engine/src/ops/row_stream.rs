@@ -8,7 +8,7 @@ use futures_core::stream::{FusedStream, Stream};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// A scan's rows as a [`Stream`]; made by [`Rows::stream`]. It ends behind the last row, or behind the first error.
+/// A scan's rows as a [`Stream`], made by [`Rows::stream`]. It ends after the last row, or after the first error.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct RowStream<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
@@ -17,7 +17,7 @@ pub struct RowStream<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializa
 }
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
-    /// The rows that are left, as a stream of results.
+    /// Returns the remaining rows as a stream of results.
     ///
     /// ```
     /// use braiddb::{Database, Options, Table};

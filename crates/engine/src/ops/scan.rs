@@ -14,20 +14,20 @@ use std::ops::Bound;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Rows of the first run, and the most of a later one. Runs grow, so that a short scan reads little
-/// more than it returns and a long one seldom begins anew. A known limit is better than a guess: of two runs' worth
-/// at most, to bound what a run holds.
+/// The rows of the first run, and the most of a later one. Runs grow, so that a short scan reads little more than it
+/// returns and a long one seldom begins anew. If the limit is known, it sets the size of a run, up to twice the
+/// largest run.
 const RUN_FIRST: usize = 16;
 const RUN_MAX: usize = 256;
-/// A row of a scan is less work than a search for a key.
+/// Rows of a scan that count as one operation, because a row is less work than a search for a key.
 const ROWS_PER_OPERATION: u32 = 4;
-/// Length of every key of a table whose keys are all of that length.
+/// The length of every key in a table with keys of fixed length.
 const FIXED_BYTES: usize = 8;
 
-/// The rows of a range, in the order of their keys; made by [`Txn::scan`](crate::Txn::scan) and its kin.
+/// The rows of a range, in the order of their keys. Made by [`Txn::scan`](crate::Txn::scan) and similar methods.
 ///
-/// Values are borrowed until the transaction ends; keys are decoded. Rows that the transaction
-/// itself has written are included as they are when the scan comes to them.
+/// Values are borrowed until the transaction ends. Keys are decoded. Rows that the transaction itself has written are
+/// included as they are when the scan reaches them.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -45,16 +45,16 @@ const FIXED_BYTES: usize = 8;
 /// ```
 pub struct Rows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
     pub(crate) txn: &'t TxnState<C>,
-    /// The transaction's own, lent to this scan; null after a fault.
+    /// The transaction's own run, lent to this scan. Null after a fault.
     run: *mut ScanBatch<C>,
     pub(crate) fault: Option<Fault>,
-    /// The next row of the run, and how far it may be read now: not beyond `at` where `left` is 0.
+    /// The next row of the run, and the end of the rows that may be read now. Equal to `at` if `left` is 0.
     at: usize,
     end: usize,
-    /// Rows to return yet.
+    /// The number of rows still to return.
     pub(crate) left: usize,
     is_started: bool,
-    /// The table has no order of keys to scan it by.
+    /// The table has no order of keys to scan by.
     is_refused: bool,
     place: u8,
     types: PhantomData<fn(K, &V)>,
@@ -90,7 +90,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         rows
     }
 
-    /// All rows between two bounds in the order of the table's index, whatever that is: see
+    /// Scans all rows between two bounds in the order of the table's index, whatever that is: see
     /// [`Index::order_of`](crate::index::Index::order_of).
     pub(crate) fn in_order_of_index(
         txn: &'t TxnState<C>,
@@ -112,7 +112,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         rows
     }
 
-    /// Of a table with keys as `K` has them.
+    /// Makes a scan of a table whose keys are of type `K`.
     pub(crate) fn over(txn: &'t TxnState<C>, table: Result<&TableInner, Fault>) -> Self {
         let run = txn.runs.take(ScanBatch::new);
         let mut rows = Rows {
@@ -177,7 +177,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         rows
     }
 
-    /// In descending order of keys. To be called before the first row is asked for.
+    /// Returns the rows in descending order of keys. Call this before the first row is read.
     pub fn reverse(mut self) -> Self {
         assert!(!self.is_started, "the direction is chosen before the scan starts");
         let run = self.run();
@@ -186,7 +186,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         self
     }
 
-    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get). To be called before the first row is asked for.
+    /// Reads without tracking: see [`Txn::get`](crate::Txn::get). Call this before the first row is read.
     pub fn untracked(mut self) -> Self {
         assert!(!self.is_started, "tracking is chosen before the scan starts");
         self.run().is_tracked = false;
@@ -194,7 +194,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         self
     }
 
-    /// At most `rows` rows.
+    /// Returns at most `rows` rows.
     pub fn limit(mut self, rows: usize) -> Self {
         self.left = self.left.min(rows);
         if self.left == 0 {
@@ -203,13 +203,13 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         self
     }
 
-    /// The next row, or `None` at the end.
+    /// Returns the next row, or `None` at the end.
     #[allow(clippy::should_implement_trait, reason = "it is an asynchronous iterator's next")]
     pub fn next(&mut self) -> NextRow<'_, 't, K, V, C> {
         NextRow(self)
     }
 
-    /// The next row's key alone: values are neither decoded nor their types checked.
+    /// Returns only the next row's key. Values are neither decoded nor checked.
     pub async fn next_key(&mut self) -> Result<Option<K>> {
         std::future::poll_fn(|context| {
             self.poll_row(context, |run, at, row, _| Ok(Some(key_of(run, at, row)?)))
@@ -217,9 +217,9 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         .await
     }
 
-    /// Calls `f` with the key and the value of each row that is left, in order: a little less per row than a loop over
-    /// [`next`](Self::next), as the rows that are there already take no future each. If `f` panics and the scan goes on, rows may
-    /// be given again.
+    /// Calls `f` with the key and the value of each remaining row, in order. This costs a little less per row than a
+    /// loop over [`next`](Self::next), because rows that have already been read need no future. If `f` panics and the
+    /// scan continues, `f` may get rows again.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -243,13 +243,15 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         .await
     }
 
-    /// As [`for_each`](Self::for_each), until `f` fails: then with that error. The rows behind can still be asked for.
+    /// Calls `f` like [`for_each`](Self::for_each) until `f` fails, and returns that error. The remaining rows can
+    /// still be read.
     pub async fn try_for_each(&mut self, mut f: impl FnMut(K, V::View<'t>) -> Result<()>) -> Result<()> {
         std::future::poll_fn(|context| self.poll_each(context, &mut f)).await
     }
 
-    /// Replaces what is in `chunk` by the next rows, in order: as many as are read ahead together, some hundreds at most. Returns false,
-    /// and an empty chunk, at the end. If a key or a value cannot be decoded, that is the error, and the chunk has those before it.
+    /// Replaces the content of `chunk` with the next rows, in order: those that are read ahead together, at most some
+    /// hundreds. Returns false, and an empty chunk, at the end. If a key or a value cannot be decoded, returns that
+    /// error, and the chunk has the rows before it.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -305,8 +307,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         }
     }
 
-    /// Gives the rows that are there already to `f`, as `take_row` one by one. (Where it has got to is kept in registers: `f` may
-    /// change any memory, as far as the compiler knows. If it panics, it is given these rows again.)
+    /// Passes the rows that have already been read to `f`, one by one like `take_row`. The position is kept in
+    /// registers, because to the compiler `f` may change any memory. If `f` panics, it gets these rows again.
     #[inline(always)]
     fn give_all(&mut self, f: &mut impl FnMut(K, V::View<'t>) -> Result<()>) -> Result<()> {
         let txn = self.txn;
@@ -351,7 +353,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         unsafe { &mut *self.run }
     }
 
-    /// The next row as `view` has it, which may pass one by.
+    /// Polls for the next row that `view` accepts. `view` may skip rows.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn poll_row<R>(
         &mut self,
@@ -359,7 +361,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         view: impl Fn(&ScanBatch<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
     ) -> Poll<Result<Option<R>>> {
         loop {
-            // (Not `&view`: a call through a reference is not inlined in builds without link-time optimisation.)
+            // Not `&view`: a call through a reference is not inlined in builds without link-time optimisation.
             match self.take_row(|run, at, row, value| view(run, at, row, value)) {
                 Some(Ok(viewed)) => return Poll::Ready(viewed),
                 Some(Err(refused)) => return Poll::Ready(Err(self.refuse_last(refused))),
@@ -374,8 +376,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         }
     }
 
-    /// The next of the rows that are there already, likewise: needs neither an epoch nor a worker's context. `None`: none is
-    /// left of them.
+    /// Takes the next row that has already been read and that `view` accepts. Needs neither an epoch nor a worker's
+    /// context. `None` if no such row is left.
     #[inline(always)]
     pub(crate) fn take_row<R>(
         &mut self,
@@ -415,7 +417,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         refuse_row(txn, self.run(), at, refused)
     }
 
-    /// Waits until more rows are there (true) or nothing is left to return.
+    /// Waits until more rows are there (true) or nothing is left to return (false).
     fn poll_filled(&mut self, context: &Context<'_>) -> Poll<Result<bool>> {
         debug_assert!(self.at == self.end);
         loop {
@@ -443,7 +445,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         }
     }
 
-    /// Posts the next run, or runs it in place, as far as that goes without waiting.
+    /// Posts the next run, or runs it in place as long as it does not have to wait.
     fn refill(&mut self) -> Result<()> {
         if self.is_refused {
             return Err(self.no_order());
@@ -452,14 +454,14 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         let last = self.run().want;
         let want = match last {
             _ if self.left <= 2 * RUN_MAX && is_first => Want::Exactly(self.left),
-            // Some rows were not seen: more of these may come.
+            // The scan did not see some rows, so more may come.
             _ if self.left <= 2 * RUN_MAX => Want::About(self.left),
             _ if self.left < usize::MAX => Want::About(RUN_MAX),
             Want::About(last) if !is_first => Want::About(RUN_MAX.min(2 * last)),
             _ => Want::About(RUN_FIRST),
         };
         (self.at, self.end) = (0, 0);
-        // A scan that has returned rows, or is to return many, comes to later batches without having met dead keys.
+        // A scan that has returned rows, or will return many, reaches later batches without having met dead keys.
         let goes_on = (2 * RUN_MAX + 1..usize::MAX).contains(&self.left);
         let run = self.run();
         if goes_on {
@@ -487,7 +489,8 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
                 return Ok(());
             }
             if self.run().len() >= RUN_MAX {
-                // A long scan in place: its worker does nothing else, and must not hold up what others supersede meanwhile.
+                // A long scan in place: its worker does nothing else, and must not hold up what other transactions
+                // supersede meanwhile.
                 C::refresh(self.txn.context().env());
             }
             if !self.settle()? {
@@ -519,7 +522,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
     }
 }
 
-/// Fails a scan because this row was refused, and notes the transaction that is in the way there, if there is one.
+/// Fails a scan because this row was refused, and records the transaction that is in the way, if there is one.
 #[cold]
 #[inline(never)]
 fn refuse_row<C: ConcurrencyControl>(
@@ -532,7 +535,7 @@ fn refuse_row<C: ConcurrencyControl>(
     txn.refuse_read(refused, index, &key, record).into()
 }
 
-/// The key of a row.
+/// Returns the key of a row.
 #[inline(always)]
 fn key_of<K: Key, C: ConcurrencyControl>(run: &ScanBatch<C>, at: usize, row: &Row<C>) -> Result<K> {
     let decoded = match K::FIXED8 {
@@ -545,7 +548,7 @@ fn key_of<K: Key, C: ConcurrencyControl>(run: &ScanBatch<C>, at: usize, row: &Ro
     }
 }
 
-/// A row, of which these bytes are the value.
+/// Returns a row with these bytes as its value.
 #[inline(always)]
 fn row_of<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     run: &ScanBatch<C>,
@@ -560,7 +563,7 @@ fn row_of<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     Ok((key_of(run, at, row)?, view))
 }
 
-/// Says of an error of decoding that it is in this row.
+/// Adds the row to a decoding error.
 #[inline(always)]
 fn in_row_at<K: Key, C: ConcurrencyControl>(
     error: Error,
@@ -583,7 +586,7 @@ impl<K, V: Value + ?Sized, C: ConcurrencyControl> Drop for Rows<'_, K, V, C> {
     }
 }
 
-/// Future of [`Rows::next`].
+/// The future of [`Rows::next`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct NextRow<'r, 't, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable>(
@@ -597,13 +600,13 @@ type NextPair<'t, K, V> = Result<Option<(K, <V as Value>::View<'t>)>>;
 type Taken<R> = Result<Result<Option<R>>, Refused>;
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
-    /// As `take_row`, with its key and its value.
+    /// Takes a row like `take_row`, with its key and its value.
     #[inline(always)]
     pub(crate) fn take_pair(&mut self) -> Option<Taken<(K, V::View<'t>)>> {
         self.take_row(|run, at, row, value| Ok(Some(row_of::<K, V, C>(run, at, row, value)?)))
     }
 
-    /// As `poll_row`, likewise.
+    /// Polls for a row like `poll_row`, with its key and its value.
     #[inline(always)]
     pub(super) fn poll_pair(&mut self, context: &Context<'_>) -> Poll<NextPair<'t, K, V>> {
         self.poll_row(context, |run, at, row, value| Ok(Some(row_of::<K, V, C>(run, at, row, value)?)))

@@ -1,7 +1,11 @@
-//! A block: some rows with neighbouring keys, column by column, as they were when it was built; and which of them have been written since.
+//! A block: rows with neighboring keys, column by column, as they were when the block was built, and the keys of
+//! those that have been written since.
 //!
-//! Invariants: keys ascend, and are of the block's range; each column has as many values as there are keys. Rows are never changed.
-//! A key is among the changes before the row under it is written, and stays.
+//! Invariants:
+//! - Keys ascend, and are in the block's range.
+//! - Each column has as many values as there are keys.
+//! - Rows are never changed.
+//! - A key is among the changes before the row under it is written, and stays.
 
 use super::columns::Columns;
 use super::keys::Keys;
@@ -22,12 +26,12 @@ pub(super) const EVERY_KEY: Bounds<'_> = (Bound::Unbounded, Bound::Unbounded);
 pub(super) struct Rows<R: Columns> {
     pub(super) keys: Keys,
     pub(super) columns: R::Vectors,
-    /// What these rows take, roughly; never more than is charged.
+    /// The approximate memory of these rows. Never more than is charged.
     bytes: u64,
     charged: Charged,
 }
 
-/// Memory is charged in such steps while rows are added.
+/// Memory is charged in steps of this size while rows are added.
 const STEP_BYTES: u64 = 64 << 10;
 
 impl<R: Columns> Rows<R> {
@@ -47,14 +51,14 @@ impl<R: Columns> Rows<R> {
         Ok(())
     }
 
-    /// Keeps the room for the next rows.
+    /// Removes all rows, and keeps the room for the next ones.
     pub(super) fn clear(&mut self) {
         self.keys.clear();
         R::clear(&mut self.columns);
         self.bytes = 0;
     }
 
-    /// Gives back what there is room for and no need.
+    /// Frees unused room.
     fn shrink(&mut self) -> Result<(), OutOfMemory> {
         let bytes = (self.keys.shrink() + R::shrink(&mut self.columns)) as u64;
         match self.charged.bytes().checked_sub(bytes) {
@@ -65,7 +69,7 @@ impl<R: Columns> Rows<R> {
         Ok(())
     }
 
-    /// (A key of eight bytes is counted with its number, or with where it ends.)
+    /// The fixed memory of a row. A key of eight bytes is counted with its number, or with its end.
     fn row_bytes() -> usize {
         size_of::<R>() + size_of::<usize>()
     }
@@ -80,9 +84,9 @@ impl<R: Columns> Rows<R> {
     }
 }
 
-/// See the file's beginning.
+/// A block: see the head of this file.
 pub(super) struct Block<R: Columns> {
-    /// Its range begins here and ends where the next block's begins.
+    /// The begin of its range, which ends where the next block's begins.
     pub(super) first: Box<[u8]>,
     pub(super) rows: Rows<R>,
     pub(super) zones: R::Zones,
@@ -90,21 +94,21 @@ pub(super) struct Block<R: Columns> {
 }
 
 impl<R: Columns> Block<R> {
-    /// Of rows that are read later, if at all: all count as written since.
+    /// Makes a block of rows that are read later, if at all. All count as written since.
     pub(super) fn unread(memory: &Arc<Memory>, first: Box<[u8]>) -> Block<R> {
         let block = Block::awaited(memory, first, 0);
         block.changes.note_all();
         block
     }
 
-    /// Of rows that are being read: what is written meanwhile is noted.
+    /// Makes a block of rows that are being read. Writes meanwhile are noted.
     pub(super) fn awaited(memory: &Arc<Memory>, first: Box<[u8]>, changes_max: usize) -> Block<R> {
         let rows = Rows::new(memory, false);
         let (zones, changes) = (R::zones(&rows.columns), Changes::new(memory, changes_max));
         Block { first, rows, zones, changes }
     }
 
-    /// Of these rows.
+    /// Makes a block of these rows.
     pub(super) fn of_rows(
         memory: &Arc<Memory>,
         first: Box<[u8]>,
@@ -118,13 +122,13 @@ impl<R: Columns> Block<R> {
     }
 }
 
-/// What has been written since the rows of a block were read.
+/// The keys that have been written since the rows of a block were read.
 #[derive(Debug)]
 pub(super) struct Changes {
-    /// One of the below; only grows.
+    /// `NOTHING`, `SOME` or `ALL`. Only grows.
     state: AtomicU32,
     keys: Mutex<BTreeSet<Box<[u8]>>>,
-    /// With more keys, or without memory for one more, all count as written.
+    /// With more keys, or without memory for another key, all keys count as written.
     keys_max: usize,
     charged: Charged,
 }
@@ -133,20 +137,20 @@ const NOTHING: u32 = 0;
 const SOME: u32 = 1;
 const ALL: u32 = 2;
 
-/// What has to be looked at in the table.
+/// The part of a range to look up in the table.
 pub(super) enum Changed {
     /// Nothing more.
     Nothing,
-    /// The rows under these keys, and perhaps others behind them.
+    /// The rows under these keys, and perhaps others after them.
     Some(Vec<Box<[u8]>>),
     /// The whole range.
     All,
 }
 
-/// As many keys are read from the changes at once, at most.
+/// The most keys that are read from the changes at once.
 pub(super) const KEYS_AT_ONCE: usize = 64;
 
-/// Bytes that an entry of the set takes beside its key's, roughly.
+/// The approximate bytes of an entry in the set, in addition to its key.
 const ENTRY_BYTES: usize = 48;
 
 impl Changes {
@@ -160,7 +164,7 @@ impl Changes {
         self.state.load(Ordering::Acquire) == NOTHING
     }
 
-    /// The row under this key is about to be written.
+    /// Notes that the row under this key is about to be written.
     pub(super) fn note(&self, key: &[u8]) {
         if self.state.load(Ordering::Relaxed) == ALL {
             return; // (it never goes back)
@@ -176,7 +180,7 @@ impl Changes {
         self.state.store(SOME, Ordering::Release); // pairs with the Acquire of readers
     }
 
-    /// All count as written.
+    /// Notes that all rows count as written.
     pub(super) fn note_all(&self) {
         self.drop_keys(&mut lock(&self.keys));
     }
@@ -187,7 +191,7 @@ impl Changes {
         self.charged.give_back(self.charged.bytes());
     }
 
-    /// The first keys of a range that were noted, [`KEYS_AT_ONCE`] at most.
+    /// Returns the first noted keys of a range, at most [`KEYS_AT_ONCE`].
     pub(super) fn next(&self, (from, to): Bounds<'_>) -> Changed {
         if self.is_empty() {
             return Changed::Nothing;
@@ -196,7 +200,7 @@ impl Changes {
         if self.state.load(Ordering::Acquire) == ALL {
             return Changed::All;
         }
-        // (A range may end before it begins.)
+        // A range may end before it begins.
         let within = keys
             .range::<[u8], _>((from, Bound::Unbounded))
             .take_while(|key| (Bound::Unbounded, to).contains(&***key));
@@ -204,7 +208,7 @@ impl Changes {
         if next.is_empty() { Changed::Nothing } else { Changed::Some(next) }
     }
 
-    /// All of a range, as `next` returns it, until `f` says that it is enough; then it returns false.
+    /// Passes everything in a range, as `next` returns it, to `f`. If `f` returns false, stops and returns false.
     pub(super) fn try_each<E>(
         &self,
         (from, to): Bounds<'_>,
@@ -227,7 +231,7 @@ impl Changes {
     }
 }
 
-/// Bytes in the account, until it is dropped. (Changed by one thread at a time.)
+/// Bytes in the account, until it is dropped. Changed by one thread at a time.
 #[derive(Debug)]
 struct Charged {
     memory: Arc<Memory>,
@@ -243,7 +247,7 @@ impl Charged {
         self.bytes.load(Ordering::Relaxed) // of the one thread
     }
 
-    /// Counts more, or fails and counts nothing.
+    /// Charges more, or fails and charges nothing.
     fn add(&self, bytes: u64) -> Result<(), OutOfMemory> {
         self.memory.charge(Kind::Other, bytes)?;
         self.bytes.store(self.bytes() + bytes, Ordering::Relaxed); // as above
@@ -267,7 +271,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Changes are noted by key up to the limit, then as a whole; their memory is in the account and given back.
+    /// Proves that changes are noted by key up to the limit, then as a whole, and that their memory is charged and
+    /// given back.
     #[test]
     fn changes_are_bounded() {
         let memory = Memory::new(1 << 20);
@@ -289,7 +294,7 @@ mod tests {
         assert_eq!(memory.used_bytes(Kind::Other), before);
     }
 
-    /// Without memory for a key all count as written, and rows are refused, whatever there was before.
+    /// Proves that without memory for a key all count as written, and rows are refused, whatever there was before.
     #[test]
     fn without_memory() {
         let memory = Memory::new(1 << 20);

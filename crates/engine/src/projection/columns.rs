@@ -1,12 +1,13 @@
-//! What a projection takes rows apart into: columns of values of one type, and what is known of the values of each block.
+//! The columns that a projection splits rows into: values of one type, and what is known of the values of each block.
 
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 
-/// The columns of a [`Projection`](crate::Projection): a tuple of up to twelve values, or an array, whose elements are columns of one
-/// type: see [`Column`]. What the application always reads together can be one column, as a tuple or a struct within the tuple.
+/// The columns of a [`Projection`](crate::Projection): a tuple of up to twelve values, or an array, whose elements
+/// are columns of one type. See [`Column`]. Values that the application always reads together can be one column: a
+/// tuple or a struct within the tuple.
 pub trait Columns: Send + Sync + 'static {
-    /// What a batch has of them: for each column, its [`Slice`](Column::Slice).
+    /// The columns in a batch: for each column, its [`Slice`](Column::Slice).
     type Slices<'b>: Copy;
     /// For each column, its [`Zone`](Column::Zone).
     type Zones: Copy + Send + Sync;
@@ -19,10 +20,10 @@ pub trait Columns: Send + Sync + 'static {
     fn push(row: Self, to: &mut Self::Vectors);
     #[doc(hidden)]
     fn clear(vectors: &mut Self::Vectors);
-    /// Gives back what a vector has room for and does not need; returns what they take.
+    /// Frees the unused room of the vectors. Returns the bytes that they take.
     #[doc(hidden)]
     fn shrink(vectors: &mut Self::Vectors) -> usize;
-    /// What the values of a row take beyond their own size.
+    /// Returns the bytes of a row's values beyond their own size.
     #[doc(hidden)]
     fn heap_bytes(row: &Self) -> usize;
     #[doc(hidden)]
@@ -31,12 +32,12 @@ pub trait Columns: Send + Sync + 'static {
     fn zones(vectors: &Self::Vectors) -> Self::Zones;
 }
 
-/// A value that can be a column: anything that is [`Copy`] and has an order (numbers, `bool`, moments, arrays of bytes, enums and structs
-/// that derive both), or a [`Text`](crate::Text).
+/// A value that can be a column: any type that is [`Copy`] and has an order (numbers, `bool`, moments, arrays of
+/// bytes, and enums and structs that derive both), or a [`Text`](crate::Text).
 pub trait Column: Send + Sync + 'static {
-    /// What a batch has of the column: `&[T]`, or [`Texts`](crate::Texts).
+    /// The column in a batch: `&[T]`, or [`Texts`](crate::Texts).
     type Slice<'b>: Copy;
-    /// What is known of its values in a block: a [`Zone`], or a [`TextZone`](crate::TextZone).
+    /// The bounds of the column's values in a block: a [`Zone`], or a [`TextZone`](crate::TextZone).
     type Zone: Copy + Send + Sync;
     #[doc(hidden)]
     type Vector: Default + Send + Sync;
@@ -81,12 +82,12 @@ impl<T: Copy + PartialOrd + Send + Sync + 'static> Column for T {
     }
 }
 
-/// The least and the greatest value of a column in one block. Values that have no order even to themselves, as NaN and what contains it,
-/// are left out.
+/// The least and the greatest value of a column in one block. Values that do not even compare with themselves, such
+/// as NaN and values that contain it, are left out.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Zone<T> {
     bounds: Option<(T, T)>,
-    /// Some are left out.
+    /// True if some values are left out.
     has_others: bool,
 }
 
@@ -102,17 +103,17 @@ impl<T: Copy + PartialOrd> Zone<T> {
         Zone { bounds, has_others: !column.iter().all(has_order) }
     }
 
-    /// The least value; `None` if there is none.
+    /// Returns the least value. `None` if there is none.
     pub fn min(&self) -> Option<T> {
         self.bounds.map(|(min, _)| min)
     }
 
-    /// The greatest value; `None` if there is none.
+    /// Returns the greatest value. `None` if there is none.
     pub fn max(&self) -> Option<T> {
         self.bounds.map(|(_, max)| max)
     }
 
-    /// Whether a value of this range can be in the block: always, where a value is left out.
+    /// Returns true if a value in this range can be in the block. Always true if a value is left out.
     pub fn meets(&self, range: impl RangeBounds<T>) -> bool {
         let Some((min, max)) = self.bounds.filter(|_| !self.has_others) else { return self.has_others };
         let begins = match range.start_bound() {
@@ -217,7 +218,7 @@ impl<T: Column, const N: usize> Columns for [T; N] {
 mod tests {
     use super::*;
 
-    /// A zone meets exactly the ranges in which one of its values can be.
+    /// Proves that a zone meets exactly the ranges in which one of its values can be.
     #[test]
     fn zones() {
         let zone = Zone::of(&[3, 7, 5]);

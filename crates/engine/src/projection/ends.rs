@@ -1,4 +1,4 @@
-//! Where values of different lengths end that lie one behind the other.
+//! The ends of values of different lengths that are stored one after another.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ impl Ends {
         self.0.len()
     }
 
-    /// The bytes of a value.
+    /// Returns the bytes of a value.
     pub(super) fn span(&self, row: usize) -> Range<usize> {
         self.begin(row)..self.0[row]
     }
@@ -20,7 +20,7 @@ impl Ends {
         row.checked_sub(1).map_or(0, |before| self.0[before])
     }
 
-    /// Where some values end, and where the first of them begins.
+    /// Returns where some values end, and where the first of them begins.
     pub(super) fn of(&self, rows: Range<usize>) -> (&[usize], usize) {
         (&self.0[rows.clone()], self.begin(rows.start))
     }
@@ -34,7 +34,7 @@ impl Ends {
         self.0.clear();
     }
 
-    /// Gives back what there is room for and no need; returns the number of bytes that are left.
+    /// Frees unused room. Returns the number of bytes that are left.
     pub(super) fn shrink(&mut self) -> usize {
         self.0.shrink_to_fit();
         self.0.capacity() * size_of::<usize>()

@@ -1,7 +1,10 @@
-//! All blocks of a projection as they were built together, and what a write is noted in.
+//! All blocks of a projection as they were built together, and the place where writes are noted.
 //!
-//! Invariants: the first block begins before all keys and each next one behind the one before, so every key is in the range of one
-//! block. While a generation is being built, writes are noted in it and in the present one; blocks that both have are the same.
+//! Invariants:
+//! - The first block begins before all keys, and each block begins after the one before it, so every key is in the
+//!   range of one block.
+//! - While a generation is being built, writes are noted in it and in the present one. Blocks that both have are the
+//!   same.
 
 use super::block::{Block, Bounds, Changed, EVERY_KEY};
 use super::columns::Columns;
@@ -15,12 +18,12 @@ use std::ops::Bound;
 use std::sync::{PoisonError, RwLock};
 
 pub(super) struct Generation<R: Columns> {
-    /// The first eight bytes of where each block begins: most searches need no more.
+    /// The first eight bytes of each block's begin. Most searches need no more.
     starts: Vec<u64>,
     pub(super) blocks: Vec<Arc<Block<R>>>,
-    /// The snapshot that its rows were read by.
+    /// The snapshot that the rows were read by.
     pub(super) readable_from: u64,
-    /// What is written from now on is noted in another one alone.
+    /// True if writes from now on are noted only in another generation.
     is_superseded: AtomicBool,
 }
 
@@ -32,12 +35,12 @@ impl<R: Columns> Generation<R> {
         Generation { starts, blocks, readable_from, is_superseded: AtomicBool::new(false) }
     }
 
-    /// Nothing has been read yet.
+    /// Makes a generation of which nothing has been read.
     pub(super) fn unread(memory: &Arc<Memory>) -> Self {
         Generation::new(vec![Arc::new(Block::unread(memory, Box::default()))], 0)
     }
 
-    /// The number of the block whose range has this key.
+    /// Returns the number of the block whose range has this key.
     pub(super) fn find(&self, key: &[u8]) -> usize {
         let word = prefix(key);
         let (mut from, mut to) = (0, self.starts.len());
@@ -49,7 +52,7 @@ impl<R: Columns> Generation<R> {
         from - 1
     }
 
-    /// The number of the first block that has keys from this bound on.
+    /// Returns the number of the first block that has keys from this bound on.
     pub(super) fn first_of(&self, from: Bound<&[u8]>) -> usize {
         match from {
             Bound::Included(key) | Bound::Excluded(key) => self.find(key),
@@ -57,7 +60,7 @@ impl<R: Columns> Generation<R> {
         }
     }
 
-    /// The part of these bounds that begins at `first`, a key of the block, at the earliest, and ends with the block's range.
+    /// Returns the part of these bounds that lies within the block's range, from `first`, a key of the block, on.
     pub(super) fn clip<'b>(&'b self, block: usize, first: &'b [u8], (from, to): Bounds<'b>) -> Bounds<'b> {
         let from = match from {
             Bound::Included(key) | Bound::Excluded(key) if key >= first => from,
@@ -77,7 +80,7 @@ impl<R: Columns> Generation<R> {
     }
 }
 
-/// A transaction that has read rows of the blocks finds out what may have been written there since.
+/// Tells a transaction that has read rows of the blocks what may have been written there since.
 impl<R: Columns> Copies for Generation<R> {
     fn stale(
         &self,
@@ -103,7 +106,7 @@ impl<R: Columns> Copies for Generation<R> {
                 return Ok(false);
             }
         }
-        // (Asked last: what was noted here before it was superseded is known by now.)
+        // Last, because everything noted here before the generation was superseded is known by now.
         match self.is_superseded.load(Ordering::Acquire) {
             true => found(Stale::Range(from, to)),
             false => Ok(true),
@@ -117,7 +120,7 @@ impl<R: Columns> fmt::Debug for Generation<R> {
     }
 }
 
-/// Whether a range that begins at `first` has keys up to this bound.
+/// Returns true if a range that begins at `first` has keys up to this bound.
 pub(super) fn begins_within(first: &[u8], to: Bound<&[u8]>) -> bool {
     match to {
         Bound::Included(to) => first <= to,
@@ -126,7 +129,7 @@ pub(super) fn begins_within(first: &[u8], to: Bound<&[u8]>) -> bool {
     }
 }
 
-/// Orders keys that differ in it.
+/// Returns a number that orders keys with different first eight bytes.
 fn prefix(key: &[u8]) -> u64 {
     let (head, mut word) = (key.len().min(8), [0; 8]);
     word[..head].copy_from_slice(&key[..head]);
@@ -150,7 +153,7 @@ impl<R: Columns> Generations<R> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).present.clone()
     }
 
-    /// The row under this key is about to be written.
+    /// Notes that the row under this key is about to be written.
     pub(super) fn note(&self, key: &[u8]) {
         let pair = self.0.read().unwrap_or_else(PoisonError::into_inner);
         pair.present.note(key);
@@ -159,13 +162,13 @@ impl<R: Columns> Generations<R> {
         }
     }
 
-    /// From now on writes are noted in this one too, or in the present one alone.
+    /// Notes writes from now on in `next` as well as in the present generation. `None`: only in the present one.
     pub(super) fn prepare(&self, next: Option<Arc<Generation<R>>>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).next = next;
     }
 
-    /// Makes a generation the present one; what was noted in the one being built while this one's rows were read is noted in it. Unless
-    /// `before`, in whose place it was built, was discarded meanwhile: then it is itself.
+    /// Makes `built` the present generation, and notes in it the keys that were noted in the next generation while
+    /// its rows were read. Does nothing if `before`, which it replaces, was discarded meanwhile.
     pub(super) fn publish(&self, before: &Arc<Generation<R>>, built: Generation<R>) {
         let mut pair = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let next = pair.next.take();
@@ -178,7 +181,7 @@ impl<R: Columns> Generations<R> {
         pair.replace(built);
     }
 
-    /// Puts a generation of which nothing was read in the place of the present one.
+    /// Replaces the present generation with one of which nothing was read.
     pub(super) fn discard(&self, unread: Generation<R>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).replace(unread);
     }
@@ -186,14 +189,14 @@ impl<R: Columns> Generations<R> {
 
 impl<R: Columns> Pair<R> {
     fn replace(&mut self, built: Generation<R>) {
-        // Under the lock: a write that is noted in the new generation alone is noted after this.
+        // Under the lock, so that a write noted only in the new generation is noted after this.
         self.present.is_superseded.store(true, Ordering::Release); // pairs with the Acquire in `stale`
         self.present = Arc::new(built);
     }
 }
 
 impl<R: Columns> Generation<R> {
-    /// Notes in `built`, whose blocks may begin elsewhere, what is noted here.
+    /// Notes in `built`, whose blocks may begin elsewhere, everything that is noted here.
     fn hand_over(&self, built: &Generation<R>) {
         for (number, block) in self.blocks.iter().enumerate() {
             let noted: Result<bool, Infallible> = block.changes.try_each(EVERY_KEY, |changed| {
@@ -227,7 +230,7 @@ mod tests {
         Generation::new(starts.iter().map(block).collect(), 1)
     }
 
-    /// Each key is in the range of the block that begins at it or before it.
+    /// Proves that each key is in the range of the last block that begins at or before it.
     #[test]
     fn ranges() {
         let memory = Memory::new(1 << 20);
@@ -249,7 +252,8 @@ mod tests {
         }
     }
 
-    /// A range of which all counts as written may begin and end within blocks of the finished generation: all that it meets count as written.
+    /// Proves that if a range counts as written as a whole, all blocks of the finished generation that it meets count
+    /// as written, even if it begins and ends within blocks.
     #[test]
     fn ranges_within_blocks() {
         let memory = Memory::new(1 << 20);
@@ -266,7 +270,8 @@ mod tests {
         }
     }
 
-    /// What is written while a generation is being built is noted in the finished one, whatever the bounds of its blocks.
+    /// Proves that writes while a generation is being built are noted in the finished one, whatever the bounds of its
+    /// blocks.
     #[test]
     fn writes_meanwhile() {
         let memory = Memory::new(1 << 20);

@@ -1,4 +1,4 @@
-//! Scans of columns by calls.
+//! Scans of columns by plain calls.
 
 use super::Projection;
 use super::columns::Columns;
@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::RangeBounds;
 
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
-    /// As [`scan_async`](Self::scan_async), by calls of a thread.
+    /// Scans a range like [`scan_async`](Self::scan_async), with calls that run on the thread.
     pub fn scan<'t, A: AsKey<K>>(
         &self,
         transaction: &'t Transaction<C>,
@@ -20,13 +20,13 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         Ok(ProjectionScan { scan: self.scan_async(transaction.txn(), range)?, of: transaction })
     }
 
-    /// As [`scan`](Self::scan), of all rows.
+    /// Scans all rows like [`scan`](Self::scan).
     pub fn scan_all<'t>(&self, transaction: &'t Transaction<C>) -> Result<ProjectionScan<'t, K, V, R, C>> {
         self.scan::<&K>(transaction, ..)
     }
 }
 
-/// The rows of a projection, some at a time; made by [`Projection::scan`](crate::Projection::scan).
+/// The rows of a projection, batch by batch. Made by [`Projection::scan`](crate::Projection::scan).
 pub struct ProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializable> {
     scan: AsyncProjectionScan<'t, K, V, R, C>,
     of: &'t Transaction<C>,
@@ -39,14 +39,15 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for ProjectionS
 }
 
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> ProjectionScan<'_, K, V, R, C> {
-    /// As [`AsyncProjectionScan::next`].
+    /// Returns the next batch, like [`AsyncProjectionScan::next`].
     #[allow(clippy::should_implement_trait, reason = "a batch is lent from the scan")]
     pub fn next(&mut self) -> Result<Option<ColumnBatch<'_, K, R>>> {
         self.next_where(|_| true)
     }
 
-    /// As [`next`](Self::next), without the blocks of which `can_match` says, by the least and greatest values of their columns, that
-    /// none of their rows is wanted. Rows that are not wanted can be in a batch all the same: blocks are skipped as a whole.
+    /// Returns the next batch like [`next`](Self::next), but skips blocks. `can_match` gets the least and greatest
+    /// values of a block's columns, and returns false if no row of the block is wanted. A batch may still have
+    /// unwanted rows, because blocks are skipped as a whole.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};

@@ -3,12 +3,12 @@
 use super::ends::Ends;
 use std::cmp::Ordering;
 
-/// Keys of eight bytes as the numbers that sort like them, others one behind the other.
+/// Keys of eight bytes as numbers that sort in the same way, other keys one after another.
 #[derive(Debug)]
 pub(super) enum Keys {
     Words(Vec<u64>),
     Bytes {
-        /// Of each key in `bytes`.
+        /// The end of each key in `bytes`.
         ends: Ends,
         bytes: Vec<u8>,
     },
@@ -39,7 +39,7 @@ impl Keys {
         }
     }
 
-    /// The key of a row; `buffer` holds it where it is a number.
+    /// Returns the key of a row. `buffer` holds it if it is a number.
     pub(super) fn get<'k>(&'k self, row: usize, buffer: &'k mut [u8; 8]) -> &'k [u8] {
         match self {
             Keys::Words(words) => {
@@ -50,7 +50,7 @@ impl Keys {
         }
     }
 
-    /// How many keys are less than this one.
+    /// Returns how many keys are less than this one.
     pub(super) fn below(&self, key: &[u8]) -> usize {
         match self {
             Keys::Words(words) if key.len() == 8 => words.partition_point(|&other| other < word(key)),
@@ -69,7 +69,7 @@ impl Keys {
         }
     }
 
-    /// Whether this is the key of the row, if there is such a row.
+    /// Returns true if there is such a row and this is its key.
     pub(super) fn is(&self, row: usize, key: &[u8]) -> bool {
         row < self.len() && self.get(row, &mut [0; 8]) == key
     }
@@ -84,7 +84,7 @@ impl Keys {
         }
     }
 
-    /// Gives back what there is room for and no need; returns the number of bytes that are left.
+    /// Frees unused room. Returns the number of bytes that are left.
     pub(super) fn shrink(&mut self) -> usize {
         match self {
             Keys::Words(words) => {
@@ -107,7 +107,7 @@ fn word(key: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// Both forms keep and find keys alike.
+    /// Proves that both forms keep and find keys in the same way.
     #[test]
     fn both_forms() {
         let numbers = [3u64, 5, 1 << 40, u64::MAX];

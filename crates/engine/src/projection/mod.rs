@@ -1,15 +1,15 @@
-//! Projections: some columns of a table's rows, kept column by column beside the table, for scans of many rows that look at little of
-//! each.
+//! Projections: some columns of a table's rows, kept column by column beside the table, for scans of many rows that
+//! read little of each.
 //!
-//! The table stays what it is: transactions read and write its rows, and nothing of a projection is in a log or a checkpoint. A projection
-//! is a list of blocks ([`Block`](block::Block)) of rows with neighbouring keys, read in one snapshot. A write first notes its key in the
-//! block whose range the key is in; a scan reads the columns of blocks as they lie, and looks in the table for rows that are noted. So
-//! a scan sees what its transaction sees. [`Projection::refresh`] reads blocks again in which something is noted.
-//! Why that is right is in `docs/design/projections.md`.
+//! The table stays unchanged: transactions read and write its rows, and nothing of a projection is in a log or a
+//! checkpoint. A projection is a list of blocks ([`Block`](block::Block)) of rows with neighboring keys, read in one
+//! snapshot. A write first notes its key in the block whose range has the key. A scan reads the columns of blocks in
+//! place, and reads rows that are noted from the table, so it sees what its transaction sees. [`Projection::refresh`]
+//! reads blocks again in which something is noted. Why this is right is in `docs/design/projections.md`.
 //!
-//! After Stonebraker et al.: C-Store, a column-oriented DBMS, VLDB 2005 (projections; a writable store beside the columns), and Lahiri et al.:
-//! Oracle Database In-Memory, a dual format in-memory database, ICDE 2015 (columns beside rows, with a journal of rows that are stale). Here the
-//! journal is by block, and is the only thing that writes touch.
+//! After Stonebraker et al.: C-Store, a column-oriented DBMS, VLDB 2005 (projections, a writable store beside the
+//! columns), and Lahiri et al.: Oracle Database In-Memory, a dual format in-memory database, ICDE 2015 (columns
+//! beside rows, with a journal of stale rows). Here the journal is by block, and writes touch nothing else.
 
 mod block;
 mod columns;
@@ -46,8 +46,8 @@ use std::sync::{Arc, Weak};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProjectionOptions {
-    /// Rows in a block, at most; 8192 by default. A batch of a scan is a block, so a few columns of it should fit in a cache. A block
-    /// is skipped, and read again, as a whole.
+    /// The most rows in a block. Default: 8192. A batch of a scan is a block, so a few of its columns should fit into
+    /// a cache. A block is skipped, and read again, as a whole.
     pub block_rows: usize,
 }
 
@@ -57,7 +57,7 @@ impl Default for ProjectionOptions {
     }
 }
 
-/// Rows in a block at most: a [`Selection`] numbers them in 32 bits.
+/// The upper limit of `block_rows`, because a [`Selection`] numbers rows in 32 bits.
 const BLOCK_ROWS_MAX: usize = u32::MAX as usize;
 
 impl ProjectionOptions {
@@ -71,14 +71,14 @@ impl ProjectionOptions {
         }
     }
 
-    /// Keys that are noted in a block before all its rows count as written. To look for one row takes as long as to read some
-    /// forty of a range.
+    /// Returns how many keys are noted in a block before all its rows count as written. Looking up one row takes as
+    /// long as reading about forty rows of a range.
     fn changes_max(&self) -> usize {
         (self.block_rows / 32).max(16)
     }
 }
 
-/// What makes a row's columns of its key and value, both encoded.
+/// Makes a row's columns from its encoded key and value.
 type Make<R> = dyn Fn(&[u8], &[u8]) -> Result<Option<R>> + Send + Sync;
 
 struct Inner<R: Columns> {
@@ -95,7 +95,7 @@ impl<R: Columns> Inner<R> {
         Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
     }
 
-    /// The columns of a row, if it has a part in the projection.
+    /// Returns the columns of a row, if the row is in the projection.
     fn row(&self, table: &TableInner, key: &[u8], value: &[u8]) -> Result<Option<R>> {
         let of_projection = || format!("the function of a projection of the table {:?}", table.name());
         guarded(of_projection, || (self.make)(key, value))
@@ -103,13 +103,13 @@ impl<R: Columns> Inner<R> {
     }
 }
 
-/// Columns of a table's rows; made by [`Database::projection`](crate::Database::projection), which shows how it is used. Clones are
-/// handles to the same.
+/// Columns of a table's rows. Made by [`Database::projection`](crate::Database::projection), which shows how it is
+/// used. Clones are handles to the same projection.
 pub struct Projection<K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializable> {
-    /// Weak, as a database that is closed gives its memory back.
+    /// Weak, so that a closed database can free its memory.
     engine: Weak<Engine<C>>,
     table: Table<K, V>,
-    /// Weak likewise: the table has it.
+    /// Weak for the same reason: the table owns it.
     inner: Weak<Inner<R>>,
 }
 
@@ -129,7 +129,7 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for Projection<
     }
 }
 
-/// The projection of this name of a table, or a new one.
+/// Returns the projection of this name of a table, or makes it.
 pub(crate) fn open_projection<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     table: Table<K, V>,
@@ -171,7 +171,7 @@ pub(crate) fn open_projection<K: Key, V: Value + ?Sized, R: Columns, C: Concurre
 }
 
 impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
-    /// Gives the memory of the columns back, when no scan uses them any more. Scans that begin now read the table, until
+    /// Frees the memory of the columns when no scan uses them any more. Scans that begin now read the table, until
     /// [`refresh`](Self::refresh) has read all rows again.
     pub fn discard(&self) {
         if let Some(inner) = self.inner.upgrade() {
@@ -190,8 +190,8 @@ impl<R: Columns> ProjectionPart for Inner<R> {
     }
 }
 
-/// Whether a transaction can read rows of the table by what is known of them elsewhere: none changes until it ends, or it reads
-/// as of a snapshot and nothing depends on what it has read.
+/// Checks that a transaction can read copies of the table's rows: either no row changes until it ends, or it reads as
+/// of a snapshot and nothing depends on its reads.
 fn check_snapshot<C: ConcurrencyControl>(transaction: &Transaction<C>, table: &TableInner) -> Result<()> {
     match table.is_frozen() || transaction.txn().state().reads_freely() {
         true => Ok(()),

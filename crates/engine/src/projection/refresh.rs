@@ -1,8 +1,9 @@
-//! Reading blocks again in which something has been written.
+//! Reads blocks again in which something has been written.
 //!
-//! 1. Blocks are made that take their places, and writes are noted there too from now on.
-//! 2. Wait until every transaction that was open then has ended: it may have noted a key in the old block alone.
-//! 3. Open a snapshot, and read the rows of the new blocks by it. What is written later is noted in them.
+//! 1. Make the blocks that take their places. Writes are noted there too from now on.
+//! 2. Wait until every transaction that was open then has ended, because it may have noted a key only in the old
+//!    block.
+//! 3. Open a snapshot, and read the rows of the new blocks by it. Later writes are noted in them.
 //! 4. Transactions that begin now read by the new blocks.
 
 use super::block::{Block, Rows};
@@ -21,18 +22,23 @@ use crate::txn::{Transaction, Txn, for_each_between};
 use std::ops::Bound;
 
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
-    /// Reads again the blocks that have rows which were written since they were read, and returns the number of rows in these. The first time
-    /// that is all rows. Without it scans are right, too, and slower with each row that is written.
+    /// Reads again the blocks with rows that were written since the blocks were read, and returns the number of rows
+    /// in these blocks. The first call reads all rows. Without a refresh, scans are still right, but get slower with
+    /// each row that is written.
     ///
-    /// Works on the calling thread, in one snapshot, while other transactions go on. Those that are open when it is called
-    /// have to end first, which is waited for up to a minute; else it is [`Error::TableInUse`](crate::Error::TableInUse). A commit
-    /// that is under way when its row is read is waited for likewise. Where
-    /// the calling thread has a transaction open itself, or runs this in a closure as a worker, it is
-    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once. Under a scheme that has no snapshots the table has to
-    /// be [frozen](crate::Database::freeze), else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the columns do not fit,
-    /// [`Error::Panicked`](crate::Error::Panicked) if the function of the projection panics. After an error, scans are as they were
-    /// before.
+    /// This works on the calling thread, in one snapshot, while other transactions continue. It waits up to a minute
+    /// for open transactions to end, and for a commit that is under way when its row is read. Under a scheme without
+    /// snapshots, the table must be [frozen](crate::Database::freeze).
+    ///
+    /// # Errors
+    /// After an error, scans are as they were before.
+    ///
+    /// - [`Error::TableInUse`](crate::Error::TableInUse) if the open transactions do not end.
+    /// - [`Error::WouldDeadlock`](crate::Error::WouldDeadlock), at once, if the calling thread has a transaction
+    ///   open, or runs this in a closure as a worker.
+    /// - [`Error::NoSnapshot`](crate::Error::NoSnapshot) if the scheme has no snapshots and the table is not frozen.
+    /// - [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the columns do not fit.
+    /// - [`Error::Panicked`](crate::Error::Panicked) if the function of the projection panics.
     pub fn refresh(&self) -> Result<u64> {
         let engine = Engine::of_open(&self.engine)?;
         let (table, began_ns) = (self.table.inner(engine.id)?, engine.clock.now_ns());
@@ -72,7 +78,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         for conflicts in 0..CONFLICTS_MAX {
             let mut build = Build { engine, table, inner, snapshot: None, blocks: Vec::new(), rows: 0 };
             match build.read_all(&present, &next) {
-                // A commit is under way for as long as an operation waits for one.
+                // A commit stays under way for as long as an operation waits for it.
                 Err(Error::Conflict) => pause(conflicts),
                 Err(error) => return Err(error),
                 Ok(readable_from) => {
@@ -86,10 +92,10 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
     }
 }
 
-/// Snapshots that are tried, each of which waits for a second at least before it meets a conflict: a minute in all.
+/// The most snapshots to try. Each waits for at least a second before it meets a conflict, a minute in all.
 const CONFLICTS_MAX: u32 = 60;
 
-/// Writes are noted in the present generation alone, if no other has become it.
+/// On drop, notes writes in the present generation alone, unless another generation has become the present one.
 struct GiveUp<'i, R: Columns>(&'i Inner<R>);
 
 impl<R: Columns> Drop for GiveUp<'_, R> {
@@ -102,15 +108,15 @@ struct Build<'b, R: Columns, C: ConcurrencyControl> {
     engine: &'b Arc<Engine<C>>,
     table: &'b TableInner,
     inner: &'b Inner<R>,
-    /// What rows are read by.
+    /// The snapshot that rows are read by.
     snapshot: Option<Transaction<C>>,
     blocks: Vec<Arc<Block<R>>>,
-    /// Read so far.
+    /// The rows read so far.
     rows: u64,
 }
 
 impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
-    /// Makes all blocks, and returns from when on they can be read.
+    /// Makes all blocks, and returns the first snapshot that can read them.
     fn read_all(&mut self, present: &Generation<R>, next: &Generation<R>) -> Result<u64> {
         let snapshot = self.snapshot()?;
         let readable_from = snapshot.txn().state().snapshot_timestamp();
@@ -119,8 +125,8 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
         Ok(readable_from)
     }
 
-    /// What rows are read by now: one snapshot, or where no row changes meanwhile, a transaction for each block, as it may have copies
-    /// of what it has read.
+    /// Returns the transaction that reads rows now: one snapshot, or, if no row changes meanwhile, one transaction
+    /// for each block, because it may have copies of what it has read.
     fn snapshot(&mut self) -> Result<Transaction<C>> {
         if let Some(snapshot) = self.snapshot.take_if(|snapshot| snapshot.txn().state().reads_freely()) {
             return Ok(snapshot);
@@ -132,7 +138,7 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
         Ok(snapshot)
     }
 
-    /// Makes the blocks of which those of `next` that are not in `present` hold the places.
+    /// Makes the blocks for the places of those in `next` that are not in `present`.
     fn read(&mut self, present: &Generation<R>, next: &Generation<R>) -> Result<()> {
         let is_same = |at: usize| Arc::ptr_eq(&present.blocks[at], &next.blocks[at]);
         let mut at = 0;
@@ -144,7 +150,7 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
                 continue;
             }
             while at < next.blocks.len() && !is_same(at) {
-                at += 1; // neighbours become one range: their rows may be few by now
+                at += 1; // neighbors become one range: they may have few rows by now
             }
             let end = next.blocks.get(at).map(|block| &*block.first);
             self.read_range(&next.blocks[begin].first, end)?;
@@ -152,7 +158,7 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
         Ok(())
     }
 
-    /// Reads the rows of a range into as many blocks as they need, and one at least.
+    /// Reads the rows of a range into as many blocks as they need, at least one.
     fn read_range(&mut self, first: &[u8], end: Option<&[u8]>) -> Result<()> {
         let to = end.map_or(Bound::Unbounded, Bound::Excluded);
         let (memory, is_first) = (self.engine.memory.clone(), self.blocks.len());
@@ -176,7 +182,8 @@ impl<R: Columns, C: ConcurrencyControl> Build<'_, R, C> {
     }
 }
 
-/// Reads rows of a table between two bounds until there are `rows_max`; returns where those behind begin, if there may be more.
+/// Reads rows of a table between two bounds until there are `rows_max`. Returns where the rows after them begin, if
+/// there may be more.
 pub(super) async fn fill<R: Columns, C: ConcurrencyControl>(
     rows: &mut Rows<R>,
     rows_max: usize,
@@ -207,7 +214,7 @@ pub(super) async fn fill<R: Columns, C: ConcurrencyControl>(
     }
 }
 
-/// The least key that is greater, if there is one.
+/// Returns the least key that is greater, if there is one.
 pub(super) fn successor(mut key: Vec<u8>, is_fixed8: bool) -> Option<Vec<u8>> {
     if !is_fixed8 {
         key.push(0);
@@ -223,7 +230,7 @@ mod tests {
     use crate::{Database, Error, Options, Table};
     use std::sync::Arc;
 
-    /// A projection that is left does not keep the database's memory.
+    /// Proves that a projection that was left does not keep the database's memory.
     #[test]
     fn left_behind() {
         let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
@@ -238,7 +245,8 @@ mod tests {
         projection.discard();
     }
 
-    /// A transaction that stays open keeps columns from being read; scans are right meanwhile, and the next refresh reads them.
+    /// Proves that a transaction that stays open keeps columns from being read, that scans are right meanwhile, and
+    /// that the next refresh reads the columns.
     #[test]
     fn transactions_that_stay_open() {
         let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();

@@ -19,13 +19,14 @@ use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::{Range, RangeBounds};
 
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K, V, R, C> {
-    /// The columns of the rows whose keys are in a range, in the order of keys, as the transaction sees them.
+    /// Scans the columns of the rows whose keys are in a range, in the order of keys, as the transaction sees them.
     ///
-    /// Under [`Serializable`](crate::Serializable) the transaction then depends on all rows of the range, whether or not the scan gets to
-    /// its end: if another one writes one of them, it may have to be run again. One that was declared
-    /// [read-only](Txn::declare_read_only) before it read anything depends on nothing, and its commit costs nothing. Under
-    /// a scheme that has no snapshots, or writes at them ([`MultiVersion`](crate::MultiVersion)), the table has to be
-    /// [frozen](crate::Database::freeze), else it is [`Error::NoSnapshot`](crate::Error::NoSnapshot).
+    /// Under [`Serializable`](crate::Serializable) the transaction then depends on all rows of the range, even if the
+    /// scan does not reach its end. If another transaction writes one of them, this transaction may have to run
+    /// again. A transaction that was declared [read-only](Txn::declare_read_only) before it read anything depends on
+    /// nothing, and its commit costs nothing. Under a scheme that has no snapshots, or whose transactions write at
+    /// their snapshots ([`MultiVersion`](crate::MultiVersion)), the table must be [frozen](crate::Database::freeze).
+    /// Otherwise the call returns [`Error::NoSnapshot`](crate::Error::NoSnapshot).
     ///
     /// A worker's other transactions run between batches, after some thousand rows.
     ///
@@ -59,7 +60,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> Projection<K,
         let (from, to) = (encode(range.start_bound())?, encode(range.end_bound())?);
         let mut generation = inner.generations.present();
         if txn.snapshot_timestamp() < generation.readable_from {
-            // Its rows are later than those that the transaction sees.
+            // The rows are later than those that the transaction sees.
             generation = Arc::new(Generation::unread(&inner.memory));
         }
         let bounds = (as_slice(&from), as_slice(&to));
@@ -92,7 +93,7 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// A bound as the bytes of its key.
+/// Returns a bound as the bytes of its key.
 fn encode<K: Key, A: AsKey<K>>(bound: Bound<&A>) -> Result<Bound<Vec<u8>>> {
     let bytes = |key: &A| {
         let mut bytes = Vec::new();
@@ -105,7 +106,7 @@ fn encode<K: Key, A: AsKey<K>>(bound: Bound<&A>) -> Result<Bound<Vec<u8>>> {
     })
 }
 
-/// The rows of a projection, some at a time; made by [`Projection::scan_async`](crate::Projection::scan_async).
+/// The rows of a projection, batch by batch. Made by [`Projection::scan_async`](crate::Projection::scan_async).
 pub struct AsyncProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyControl = Serializable> {
     transaction: &'t Txn<C>,
     table: Table<K, V>,
@@ -113,11 +114,11 @@ pub struct AsyncProjectionScan<'t, K, V: ?Sized, R: Columns, C: ConcurrencyContr
     generation: Arc<Generation<R>>,
     /// The next block.
     at: usize,
-    /// Rows in batches since others could run.
+    /// The rows in batches since other transactions could run.
     rows_at_once: usize,
-    /// Where what is left begins of a range that is read from the table, which ends where the next block begins.
+    /// The begin of the rest of a range that is read from the table. The range ends where the next block begins.
     rest: Option<Vec<u8>>,
-    /// What is left of a block in which rows were written.
+    /// The rest of a block in which rows were written.
     patch: Option<Patch<'t>>,
     /// The rows of a batch that are not in a block.
     merged: Rows<R>,
@@ -134,13 +135,13 @@ impl<K, V: ?Sized, R: Columns, C: ConcurrencyControl> fmt::Debug for AsyncProjec
 /// A block in which rows were written.
 struct Patch<'t> {
     at: usize,
-    /// What is left of the rows of the block that are wanted.
+    /// The rest of the wanted rows of the block.
     rows: Range<usize>,
     /// The next keys that were written, in order.
     found: VecDeque<Written<'t>>,
-    /// Where those begin that have still to be looked for (at first, where the scan does),
+    /// The begin of the written keys that are not yet looked up. At first, the begin of the scan.
     from: Bound<Vec<u8>>,
-    /// if there may be some.
+    /// True if there may be such keys.
     has_more: bool,
 }
 
@@ -149,11 +150,12 @@ struct Written<'t> {
     key: Box<[u8]>,
     /// How many keys of the block are less.
     place: usize,
-    /// What the table has under it.
+    /// The value under the key in the table.
     value: Option<&'t [u8]>,
 }
 
-/// After as many rows others can run: some microseconds. A batch that is read from the table has as many at most.
+/// After so many rows, some microseconds, other transactions can run. A batch that is read from the table has at most
+/// as many.
 const ROWS_AT_ONCE: usize = 8192;
 
 /// Where the rows of a batch are.
@@ -164,13 +166,15 @@ enum Place {
 }
 
 impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjectionScan<'_, K, V, R, C> {
-    /// The next batch, with a row at least; `None` at the end. After an error, or if the future was dropped, the same batch is tried again.
+    /// Returns the next batch, with at least one row, or `None` at the end. After an error, or if the future was
+    /// dropped, the next call tries the same batch again.
     pub async fn next(&mut self) -> Result<Option<ColumnBatch<'_, K, R>>> {
         self.next_where(|_| true).await
     }
 
-    /// As [`next`](Self::next), without the blocks of which `can_match` says, by the least and greatest values of their columns, that
-    /// none of their rows is wanted: see [`ProjectionScan::next_where`](super::ProjectionScan::next_where).
+    /// Returns the next batch like [`next`](Self::next), without the blocks for which `can_match`, given the least
+    /// and greatest values of their columns, returns false: see
+    /// [`ProjectionScan::next_where`](super::ProjectionScan::next_where).
     pub async fn next_where(
         &mut self,
         mut can_match: impl FnMut(&R::Zones) -> bool,
@@ -198,7 +202,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
         }
     }
 
-    /// Makes the next rows ready, which may be none, or reach beyond the bounds.
+    /// Prepares the next rows. There may be none, or they may reach beyond the bounds.
     async fn step(&mut self, can_match: &mut impl FnMut(&R::Zones) -> bool) -> Result<Option<Place>> {
         if self.patch.is_none() && self.rest.is_none() {
             let at = self.at;
@@ -207,7 +211,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
                 return Ok(None);
             }
             if block.changes.is_empty() {
-                // (If it panics, the block is still to be read.)
+                // If `can_match` panics, the block is still to be read.
                 let rows = if can_match(&block.zones) { 0..block.rows.keys.len() } else { 0..0 };
                 self.at += 1;
                 return Ok(Some(Place::Block(at, rows)));
@@ -229,7 +233,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
         Ok(Some(Place::Merged))
     }
 
-    /// Looks in the table for the next rows of a block that were written.
+    /// Reads the next written rows of a block from the table.
     async fn look_for_written(&mut self) -> Result<()> {
         let AsyncProjectionScan { transaction, table, generation, patch, rest, .. } = self;
         let database = transaction.state().database;
@@ -240,7 +244,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
             Changed::Nothing => Vec::new(),
             Changed::Some(keys) => keys,
             Changed::All => {
-                // Perhaps only since the last keys: what is behind these is read from the table.
+                // Perhaps only since the last keys. The rest is then read from the table.
                 *rest = match patch.take().map(|patch| patch.from).filter(|from| *from != self.from) {
                     Some(Excluded(last)) => successor(last, table.kind.fixed8),
                     Some(Included(key)) => Some(key),
@@ -255,15 +259,15 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
         if let Some(last) = keys.last() {
             patched.from = Excluded(last.to_vec());
         }
-        // (All places first, so that their cache misses overlap.)
+        // All places first, so that their cache misses overlap.
         let places: Vec<usize> = keys.iter().map(|key| block.rows.keys.below(key)).collect();
         let found = keys.into_iter().zip(places).zip(values);
         patched.found.extend(found.map(|((key, place), value)| Written { key, place, value }));
         Ok(())
     }
 
-    /// Makes the next rows ready of a block in which some were written: those up to the next one that was, where they lie; or as many as were,
-    /// one behind the other, as they are in the table.
+    /// Prepares the next rows of a block in which some rows were written. These are either unwritten rows in place,
+    /// up to the next written row, or all written rows in succession, as they are in the table.
     fn patch(&mut self) -> Result<Place> {
         let AsyncProjectionScan { transaction, table, inner, generation, merged, patch, .. } = self;
         let patched = patch.as_mut().expect("there is one");
@@ -302,7 +306,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
             rows.start += usize::from(keys.is(stop, key));
             used += 1;
         }
-        // (Only now: what has failed is tried again from the same place.)
+        // Only now: after a failure the next call begins at the same place.
         patched.found.drain(..used);
         let is_over = rows.is_empty() && patched.found.is_empty() && !patched.has_more;
         patched.rows = rows;
@@ -312,7 +316,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
         Ok(place)
     }
 
-    /// Makes the next rows ready of a range that is read from the table.
+    /// Prepares the next rows of a range that is read from the table.
     async fn read_rest(&mut self) -> Result<()> {
         let handle = self.table;
         let table = handle.inner(self.transaction.state().database)?;
@@ -325,7 +329,7 @@ impl<K: Key, V: Value + ?Sized, R: Columns, C: ConcurrencyControl> AsyncProjecti
     }
 }
 
-/// The rows whose keys are within these bounds.
+/// Returns the rows whose keys are within these bounds.
 fn within(keys: &Keys, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Range<usize> {
     let behind = |key: &[u8]| {
         let at = keys.below(key);
@@ -344,7 +348,8 @@ fn within(keys: &Keys, from: &Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> Range<usiz
     begin..end.max(begin)
 }
 
-/// Some rows with neighbouring keys, column by column; lent by [`AsyncProjectionScan::next`] and [`ProjectionScan::next`](super::ProjectionScan::next).
+/// Rows with neighboring keys, column by column. Lent by [`AsyncProjectionScan::next`] and
+/// [`ProjectionScan::next`](super::ProjectionScan::next).
 pub struct ColumnBatch<'b, K, R: Columns> {
     rows: &'b Rows<R>,
     range: Range<usize>,
@@ -358,21 +363,21 @@ impl<K, R: Columns> fmt::Debug for ColumnBatch<'_, K, R> {
 }
 
 impl<'b, K: Key, R: Columns> ColumnBatch<'b, K, R> {
-    /// The number of rows; one at least.
+    /// Returns the number of rows, at least one.
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// The columns: slices of this length.
+    /// Returns the columns: slices of this length.
     pub fn columns(&self) -> R::Slices<'b> {
         R::slices(&self.rows.columns, self.range.clone())
     }
 
-    /// The key of a row, by which the rest of it can be read in the table.
+    /// Returns the key of a row, by which the rest of the row can be read in the table.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// Panics if there is no such row.
     pub fn key(&self, row: usize) -> Result<K> {
         assert!(row < self.range.len(), "a batch of {} rows has no row {row}", self.range.len());
         decode_whole(self.rows.keys.get(self.range.start + row, &mut [0; 8]))
@@ -386,7 +391,7 @@ mod tests {
     use super::*;
     use crate::{Database, Options};
 
-    /// Columns that are later than a transaction's snapshot are not for it: it reads the table.
+    /// Proves that a transaction reads the table instead of columns that are later than its snapshot.
     #[test]
     fn columns_that_are_later() {
         let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();

@@ -1,9 +1,10 @@
-//! Selection vectors: which rows of a batch a query goes on with.
+//! Selection vectors: the rows of a batch that a query continues with.
 
 use std::ops::Deref;
 
-/// The numbers of some rows of a batch, ascending: a slice of `u32`. Made and narrowed by conditions on columns, without branches that depend on
-/// values, so that a condition which holds for half of the rows costs no more than one that holds for none.
+/// The numbers of some rows of a batch, ascending: a slice of `u32`. Conditions on columns make and narrow it without
+/// branches that depend on values. A condition that holds for half of the rows costs no more than one that holds for
+/// none.
 ///
 /// ```
 /// let (prices, counts) = ([5, 20, 30, 7], [1, 0, 2, 9]);
@@ -21,7 +22,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The rows of `column` whose value meets the condition, in place of what was selected before.
+    /// Selects the rows of `column` whose value meets the condition. Replaces the previous selection.
     pub fn select<T: Copy>(&mut self, column: &[T], mut condition: impl FnMut(T) -> bool) {
         if self.rows.len() < column.len() {
             self.rows.resize(column.len(), 0);
@@ -34,8 +35,8 @@ impl Selection {
         self.len = len;
     }
 
-    /// The rows of a batch of `rows` rows for whose number the condition holds, in place of what was selected before: for columns that
-    /// are no slices, and for conditions on several columns.
+    /// Selects the rows of a batch of `rows` rows for whose number the condition holds. Replaces the previous
+    /// selection. For columns that are not slices, and for conditions on several columns.
     pub fn select_rows(&mut self, rows: usize, mut condition: impl FnMut(usize) -> bool) {
         if self.rows.len() < rows {
             self.rows.resize(rows, 0);
@@ -47,7 +48,7 @@ impl Selection {
         }
     }
 
-    /// Those of the selected rows for whose number the condition holds.
+    /// Keeps the selected rows for whose number the condition holds.
     pub fn narrow_rows(&mut self, mut condition: impl FnMut(usize) -> bool) {
         let mut len = 0;
         for at in 0..self.len {
@@ -58,10 +59,10 @@ impl Selection {
         self.len = len;
     }
 
-    /// Those of the selected rows whose value in another column of the same batch meets the condition.
+    /// Keeps the selected rows whose value in another column of the same batch meets the condition.
     ///
     /// # Panics
-    /// If a selected row is not in `column`: it is of another batch.
+    /// Panics if a selected row is not in `column`, because it is of another batch.
     pub fn narrow<T: Copy>(&mut self, column: &[T], mut condition: impl FnMut(T) -> bool) {
         self.narrow_rows(|row| condition(column[row]));
     }
@@ -79,7 +80,7 @@ impl Deref for Selection {
 mod tests {
     use super::*;
 
-    /// A selection is what a filter would keep, also in a shorter batch than before.
+    /// Proves that a selection keeps what a filter would, also in a shorter batch than before.
     #[test]
     fn selects_as_filters_do() {
         let mut selection = Selection::default();

@@ -1,11 +1,11 @@
-//! Columns of texts: one behind the other, with where each ends.
+//! Columns of texts: stored one after another, with the end of each.
 
 use super::columns::Column;
 use super::ends::Ends;
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 
-/// A text as a value of a column: what a projection's function makes of a `&str` or a `String`.
+/// A text as a value of a column. A projection's function makes it of a `&str` or a `String`.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Selection, Table, Text};
@@ -47,34 +47,34 @@ impl From<String> for Text {
 /// The texts of a column in a batch.
 #[derive(Clone, Copy)]
 pub struct Texts<'b> {
-    /// Where each ends in `all`.
+    /// The end of each text in `all`.
     ends: &'b [usize],
-    /// Where the first begins.
+    /// The begin of the first text.
     begin: usize,
     all: &'b str,
 }
 
 impl<'b> Texts<'b> {
-    /// How many there are.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The text of a row.
+    /// Returns the text of a row.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// Panics if there is no such row.
     pub fn get(&self, row: usize) -> &'b str {
         let begin = row.checked_sub(1).map_or(self.begin, |before| self.ends[before]);
         &self.all[begin..self.ends[row]]
     }
 
-    /// All of them, in the order of rows.
+    /// Returns all texts, in the order of rows.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'b str> + use<'b> {
         let (mut begin, all) = (self.begin, self.all);
         self.ends.iter().map(move |&end| &all[std::mem::replace(&mut begin, end)..end])
@@ -87,8 +87,8 @@ impl fmt::Debug for Texts<'_> {
     }
 }
 
-/// The least and the greatest text of a column in one block, as far as their first 24 bytes say. What it says of longer texts can be
-/// that they may be there although they are not; never the other way round.
+/// The least and the greatest text of a column in one block, as far as their first 24 bytes tell. It may report that
+/// a longer text can be in the block although it is not there, but never the reverse.
 #[derive(Clone, Copy, PartialEq)]
 pub struct TextZone(Option<(Prefix, Prefix)>);
 
@@ -128,10 +128,10 @@ impl TextZone {
         TextZone(Some((Prefix::of(min), Prefix::of(max))))
     }
 
-    /// Whether a text of this range can be in the block.
+    /// Returns true if a text in this range can be in the block.
     pub fn meets<'r>(&self, range: impl RangeBounds<&'r str>) -> bool {
         let Some((min, max)) = &self.0 else { return false };
-        // (Texts that are not less than `from` do not begin with less than `from` does.)
+        // Texts that are not less than `from` do not begin with less than `from` does.
         let begins = match range.start_bound() {
             Bound::Included(from) => max.get() >= cut(from),
             Bound::Excluded(from) => max.get() > cut(from) || max.is_cut() && max.get() == cut(from),
@@ -145,7 +145,7 @@ impl TextZone {
             }
     }
 
-    /// Whether a text that begins with `prefix` can be in the block.
+    /// Returns true if a text that begins with `prefix` can be in the block.
     pub fn meets_prefix(&self, prefix: &str) -> bool {
         let Some((min, max)) = &self.0 else { return false };
         let prefix = cut(prefix);
@@ -213,7 +213,8 @@ impl Column for Text {
 mod tests {
     use super::*;
 
-    /// A zone never misses a range that a text is in, and meets no other as long as texts are short.
+    /// Proves that a zone never misses a range that has one of its texts, and meets no other range as long as texts
+    /// are short.
     #[test]
     fn zones_of_texts() {
         let long = |last: char| "0123456789".repeat(3) + &last.to_string();
@@ -248,7 +249,7 @@ mod tests {
         assert!(!some.meets_prefix("a") && !some.meets_prefix("bd") && !some.meets_prefix("c"));
     }
 
-    /// Texts stay as they were, and come back by number and in parts.
+    /// Proves that texts stay unchanged, and are returned by number and in parts.
     #[test]
     fn parts() {
         let mut column = TextVector::default();

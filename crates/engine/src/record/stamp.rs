@@ -1,41 +1,41 @@
-//! What a version says of its creation: a commit timestamp, or the transaction that is about to give it one.
+//! The stamp of a version: a commit timestamp, or the tag of the transaction that will give it one.
 //!
-//! Commits are ticks of [`TICK`] apart. The space between two ticks says how far back a commit is to be
-//! taken for ordered (see [`Timestamp::reaching`]); it never changes how two commits compare.
+//! Commits are [`TICK`] apart. The space between two ticks says how far back a commit is taken to be ordered (see
+//! [`Timestamp::reaching`]). It never changes how two commits compare.
 
-/// A point in the order of commits; 0 is before the first commit.
+/// A point in the order of commits. 0 is before the first commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
-/// From one commit to the next.
+/// The distance from one commit to the next.
 pub const TICK: u64 = 1 << 8;
-/// Distances below this are exact; above, a power of two is divided into `1 << FRACTION_BITS` parts.
+/// Distances below this are exact. Above it, each power of two is divided into `1 << FRACTION_BITS` parts.
 const EXACT: u64 = 16;
 const EXACT_BITS: u32 = EXACT.trailing_zeros();
 const FRACTION_BITS: u32 = 2;
-/// Of a moment between two commits. No commit reaches that far.
+/// The bits of a moment between two commits. No commit reaches back that far.
 const AFTER: u64 = TICK - 1;
 
 impl Timestamp {
-    /// Later than all that could happen.
+    /// Later than every possible commit.
     pub const NEVER: Timestamp = Timestamp(u64::MAX);
-    /// No commit that is read from outside may be later: half of the way to where stamps mean something else.
+    /// The latest commit that is accepted from outside: halfway to the values that mean something else in a stamp.
     pub const LAST: Timestamp = Timestamp(ABORTED_BIT >> 1);
 
-    /// The tick itself.
+    /// Returns the tick itself.
     #[inline(always)]
     pub fn tick(self) -> Timestamp {
         Timestamp(self.0 & !AFTER)
     }
 
-    /// Just after this commit, and before the next.
+    /// Returns the moment just after this commit, before the next.
     #[inline(always)]
     pub fn after(self) -> Timestamp {
         Timestamp(self.0 | AFTER)
     }
 
-    /// This commit, with the note that it is ordered as early as `back`, or up to a quarter of the distance
-    /// earlier: what cannot be said exactly is said on the safe side.
+    /// Returns this commit with the note that it is ordered as early as `back`. A distance that cannot be stored
+    /// exactly is rounded to the safe side, up to a quarter of the distance earlier.
     pub fn reaching(self, back: Timestamp) -> Timestamp {
         debug_assert!(back <= self.tick());
         let ticks = (self.tick().0 - back.tick().0) / TICK;
@@ -52,7 +52,7 @@ impl Timestamp {
         Timestamp(self.tick().0 | code)
     }
 
-    /// How early the commit is ordered.
+    /// Returns how early the commit is ordered.
     pub fn reach(self) -> Timestamp {
         let code = self.0 & AFTER;
         debug_assert!(code != AFTER, "a commit's timestamp");
@@ -66,8 +66,8 @@ impl Timestamp {
     }
 }
 
-/// An open transaction's mark on its versions: which descriptor tells its outcome, and which of
-/// that descriptor's transactions it is, so that a mark outliving its transaction is recognised.
+/// An open transaction's mark on its versions. It names the descriptor that tells the outcome, and the number of the
+/// transaction among those of the descriptor, so that a mark that outlives its transaction is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u64);
 
@@ -82,42 +82,42 @@ const DESCRIPTOR_BITS: u32 = 20;
 const _: () = assert!(DESCRIPTOR_BITS + SEQUENCE_BITS == 62);
 
 impl Tag {
-    /// No transaction's tag: equal to no stamp that a reader can meet.
+    /// The tag of no transaction. It equals no stamp that a reader can meet.
     pub const NONE: Tag = Tag(0);
-    /// Descriptors that a tag can name.
+    /// The number of descriptors that a tag can name.
     pub const DESCRIPTORS_MAX: u32 = 1 << DESCRIPTOR_BITS;
 
-    /// The tag of descriptor `descriptor`'s transaction number `sequence`.
+    /// Makes the tag of transaction number `sequence` of descriptor `descriptor`.
     #[inline(always)]
     pub fn new(descriptor: u32, sequence: u64) -> Tag {
         debug_assert!(descriptor < Tag::DESCRIPTORS_MAX);
         Tag(TAG_BIT | u64::from(descriptor) << SEQUENCE_BITS | sequence & ((1 << SEQUENCE_BITS) - 1))
     }
 
-    /// Which descriptor it names.
+    /// Returns the descriptor that the tag names.
     #[inline(always)]
     pub fn descriptor(self) -> u32 {
         debug_assert!(self.0 & TAG_BIT != 0);
         ((self.0 & !TAG_BIT) >> SEQUENCE_BITS) as u32
     }
 
-    /// The transaction's number among those of its descriptor.
+    /// Returns the transaction's number among those of its descriptor.
     pub fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
 
-    /// The tag that a word written by `word` holds.
+    /// Returns the tag in a word that `word` returned.
     pub fn from_word(word: u64) -> Tag {
         Tag(word)
     }
 
-    /// The word to store in a version or a descriptor.
+    /// Returns the word to store in a version or a descriptor.
     #[inline(always)]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// The stamp of the transaction's versions until it ends.
+    /// Returns the stamp of the transaction's versions until it ends.
     #[inline(always)]
     pub fn stamp(self) -> Stamp {
         Stamp(self.0)
@@ -125,28 +125,30 @@ impl Tag {
 }
 
 impl Stamp {
-    /// The slot's own place is unused.
+    /// The stamp of a slot's own place while it is unused.
     pub const FREE: Stamp = Stamp(0);
 
-    /// Rolled back by the transaction of `tag`: later than every timestamp, hence invisible to all,
-    /// and like no other stamp, so that a place's rolled-back version is told from a later one.
+    /// Returns the stamp of a version that the transaction of `tag` has rolled back. It is later than every timestamp,
+    /// so the version is invisible to all. It equals no other stamp, so a rolled-back version in a place is told from a
+    /// later one.
     pub fn aborted(tag: Tag) -> Stamp {
         Stamp(ABORTED_BIT | tag.0 & (ABORTED_BIT - 1))
     }
 
-    /// The creator's tag, if it had not stamped the version yet.
+    /// Returns the creator's tag, if the creator has not yet stamped the version.
     #[inline(always)]
     pub fn tag(self) -> Option<Tag> {
         (self.0 & TAG_BIT != 0).then_some(Tag(self.0))
     }
 
-    /// Committed at or before `at`. (A tag has the highest bit set, so it is later than any time.)
+    /// Returns whether the version was committed at or before `at`. A tag has the highest bit set, so it is later than
+    /// any time.
     #[inline(always)]
     pub fn is_committed_by(self, at: Timestamp) -> bool {
         self.0 <= at.0
     }
 
-    /// The commit timestamp of a stamped version.
+    /// Returns the commit timestamp, if the version has one.
     #[inline(always)]
     pub fn timestamp(self) -> Option<Timestamp> {
         (self.0 < ABORTED_BIT).then_some(Timestamp(self.0))
@@ -157,7 +159,7 @@ impl Stamp {
 mod tests {
     use super::*;
 
-    /// A tag gives back its descriptor, and is invisible at every time.
+    /// Proves that a tag gives back its descriptor and is invisible at every time.
     #[test]
     fn tags() {
         for descriptor in [0, 1, Tag::DESCRIPTORS_MAX - 1] {
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!(Stamp(7).timestamp(), Some(Timestamp(7)));
     }
 
-    /// What a commit is said to reach back to is never later than it is, and at most a quarter too early.
+    /// Proves that a commit's reach is never later than asked, and at most a quarter of the distance too early.
     #[test]
     fn reaches() {
         let at = Timestamp(TICK << 46);

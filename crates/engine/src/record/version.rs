@@ -1,4 +1,4 @@
-//! One version of a record: a 16-byte head and the value's bytes behind it.
+//! One version of a record: a 16-byte head, followed by the value's bytes.
 
 use super::stamp::{Stamp, Timestamp};
 use crate::sync::ExactU64;
@@ -11,17 +11,17 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU8;
 
-/// What values are copied by beside a thread that overwrites them.
+/// The unit in which values are copied while another thread may overwrite them.
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// Longest value in bytes.
+/// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
 
-/// Head of a version; its bytes follow it in memory.
+/// The head of a version. The value's bytes follow it in memory.
 ///
-/// `link` is the pointer to the next older version, whose address has 48 bits; above it 13 bits of length,
-/// a bit for lengths that need a word of their own in front of the bytes, a bit for tombstones, and one for
-/// tombstones that were due to be removed while they were covered.
+/// `link` is the pointer to the next older version, whose address has 48 bits. Above the address it has 13 bits of
+/// length and three single bits: one for lengths that need a word of their own before the bytes, one for tombstones,
+/// and one for tombstones that were due to be removed while they were covered.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Version {
@@ -32,9 +32,9 @@ pub struct Version {
 /// What a version says of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {
-    /// It has this value.
+    /// The record has this value.
     Value,
-    /// It is deleted; the bytes tell how to clean up after it.
+    /// The record is deleted. The bytes tell how to clean up after it.
     Tombstone,
 }
 
@@ -51,7 +51,7 @@ const OVERDUE: usize = 1 << 63;
 const _: () = assert!(size_of::<Version>() == 16);
 
 impl Version {
-    /// Bytes of memory that a version of `length` value bytes takes.
+    /// Returns the bytes of memory that a version with a value of `length` bytes takes.
     #[inline(always)]
     pub fn bytes_for(length: usize) -> usize {
         let word = if length > LENGTH_SHORT_MAX { size_of::<u64>() } else { 0 };
@@ -61,39 +61,39 @@ impl Version {
     /// Writes a whole version at `at`.
     ///
     /// # Safety
-    /// `at` has room for `bytes_for(value.len())` bytes, is 8-byte aligned, and no one else looks at it.
+    /// `at` has room for `bytes_for(value.len())` bytes, is 8-byte aligned, and no other thread looks at it.
     #[inline(always)]
     pub unsafe fn write(at: *mut Version, stamp: u64, next: *const Version, kind: VersionKind, value: &[u8]) {
         debug_assert!(value.len() <= VALUE_BYTES_MAX);
         debug_assert!(next.addr() & !ADDRESS == 0, "a user-space address fits 48 bits");
         let mut above = if kind == VersionKind::Tombstone { TOMBSTONE } else { 0 };
-        // SAFETY: in bounds by the caller's promise.
+        // SAFETY: in bounds, because the caller has promised room for `bytes_for(value.len())` bytes at `at`.
         let mut bytes = unsafe { at.add(1) }.cast::<u8>();
         if value.len() <= LENGTH_SHORT_MAX {
             above |= value.len() << LENGTH_SHIFT;
         } else {
             above |= LONG;
-            // SAFETY: as above; the head is 16 bytes, so the word is aligned.
+            // SAFETY: in bounds, as above. The head is 16 bytes and `at` is aligned, so the word is aligned.
             unsafe { bytes.cast::<u64>().write(value.len() as u64) };
-            // SAFETY: as above.
+            // SAFETY: in bounds, as above: `bytes_for` counts the word.
             bytes = unsafe { bytes.add(size_of::<u64>()) };
         }
-        // SAFETY: as above.
+        // SAFETY: in bounds, as above. No other thread looks at the memory, so it does not overlap `value`.
         unsafe { bytes.copy_from_nonoverlapping(value.as_ptr(), value.len()) };
-        // SAFETY: `at` is valid for the head; atomics, because stale readers of a slot's own place
-        // may still load them.
+        // SAFETY: `at` is valid for the head. The fields are atomics because stale readers of a slot's own place may
+        // still load them.
         let head = unsafe { &*at };
         head.link.store(next.cast_mut().map_addr(|address| address | above), Ordering::Relaxed);
         head.stamp.store(stamp, Ordering::Release); // pairs with the Acquire in `stamp`
     }
 
-    /// When, or by whom, it was created.
+    /// Returns the time at which the version was committed, or the tag of the transaction that created it.
     #[inline(always)]
     pub fn stamp(&self) -> Stamp {
         Stamp(self.stamp.load(Ordering::Acquire)) // pairs with the Release in `set_stamp`
     }
 
-    /// Makes it committed at `at`.
+    /// Marks the version as committed at `at`.
     #[inline(always)]
     pub fn set_committed(&self, at: Timestamp) {
         debug_assert!(self.stamp().tag().is_some());
@@ -106,7 +106,7 @@ impl Version {
         self.stamp.store(stamp.0, Ordering::Release); // pairs with the Acquire in `stamp`
     }
 
-    /// Takes a free place: true if it was free and is `stamp`'s now.
+    /// Claims a free place for `stamp`. Returns true if the place was free.
     #[inline(always)]
     pub(super) fn claim(&self, stamp: u64) -> bool {
         self.stamp.load(Ordering::Relaxed) == Stamp::FREE.0
@@ -117,55 +117,55 @@ impl Version {
                 .is_ok()
     }
 
-    /// Makes a place free if it still has this stamp.
+    /// Frees a place if it still has this stamp.
     pub(super) fn release(&self, stamp: Stamp) {
         // Release: pairs with the Acquire in `claim`.
         let _ = self.stamp.compare_exchange(stamp.0, Stamp::FREE.0, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// In a slot's own place under schemes that keep a time there: lets it be no earlier than `at`.
+    /// Raises the time in a slot's own place to at least `at`, under schemes that keep a time there.
     #[inline(always)]
     pub(super) fn raise_time(&self, at: u64) {
-        // Relaxed, here and below: the schemes' fences order it with what comes before and after.
+        // Relaxed, here and in `time`: the schemes' fences order the access with what they do before and after it.
         if self.stamp.load(Ordering::Relaxed) < at {
             self.stamp.fetch_max(at, Ordering::Relaxed);
         }
     }
 
-    /// That time.
+    /// Returns the time in a slot's own place, under schemes that keep a time there.
     #[inline(always)]
     pub(super) fn time(&self) -> u64 {
         self.stamp.load(Ordering::Relaxed)
     }
 
-    /// The next older version, or null.
+    /// Returns the next older version, or null.
     #[inline(always)]
     pub fn next(&self) -> *const Version {
         // Acquire: pairs with the Release in `set_next`.
         self.link.load(Ordering::Acquire).map_addr(|address| address & ADDRESS)
     }
 
-    /// Marks a tombstone as due to be removed. By the thread that prunes the chain.
+    /// Marks a tombstone as due to be removed. Only the thread that prunes the chain calls this.
     pub fn set_overdue(&self) {
         debug_assert_eq!(self.kind(), VersionKind::Tombstone);
         self.link.fetch_or(OVERDUE, Ordering::Relaxed); // ordered by fences of the callers
     }
 
-    /// Takes that mark away; returns true if it was there.
+    /// Clears the mark that `set_overdue` sets. Returns true if it was set.
     pub fn take_overdue(&self) -> bool {
         self.link.load(Ordering::Relaxed).addr() & OVERDUE != 0
             && self.link.fetch_and(!OVERDUE, Ordering::Relaxed).addr() & OVERDUE != 0
     }
 
-    /// Unlinks what is behind it. Only one thread at a time prunes a chain. (A mark that is taken away meanwhile may
-    /// come back: then it is found once more than needed.)
+    /// Replaces the link, which unlinks the versions behind this one. Only one thread at a time prunes a chain. A mark
+    /// that is taken away meanwhile may come back; it is then found once more than needed.
     pub fn set_next(&self, next: *const Version) {
         let above = self.link.load(Ordering::Relaxed).addr() & !ADDRESS;
         let link = next.cast_mut().map_addr(|address| address | above);
         self.link.store(link, Ordering::Release); // pairs with the Acquire in `next`
     }
 
-    /// A value or a tombstone.
+    /// Returns whether the version is a value or a tombstone.
     #[inline(always)]
     pub fn kind(&self) -> VersionKind {
         if self.link.load(Ordering::Relaxed).addr() & TOMBSTONE == 0 {
@@ -175,21 +175,22 @@ impl Version {
         }
     }
 
-    /// Bytes of memory it takes.
+    /// Returns the bytes of memory that the version takes.
     ///
     /// # Safety
-    /// As [`value`](Version::value).
+    /// As for [`value`](Version::value).
     pub unsafe fn bytes_total(v: *const Version) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has made the promise that `value` asks for.
         Version::bytes_for(unsafe { Version::value(v) }.len())
     }
 
-    /// Writes other bytes in place of a value of the same length, beside threads that read by [`copy_to`](Version::copy_to).
+    /// Overwrites the value with another of the same length, while other threads may read it by
+    /// [`copy_to`](Version::copy_to).
     ///
     /// # Safety
-    /// As [`value`](Version::value); no other thread writes them, or reads them in another way.
+    /// As for [`value`](Version::value). In addition, no other thread writes the bytes or reads them in another way.
     pub unsafe fn overwrite(v: *const Version, bytes: &[u8]) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `value` asks for, and `shared` asks for no more.
         let (to, to_rest) = unsafe { Version::shared(v) };
         let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
         assert_eq!(
@@ -197,54 +198,55 @@ impl Version {
             (words.len(), rest.len()),
             "a value is overwritten by one of its length"
         );
-        // (Relaxed: ordered by the record's latch.)
+        // Relaxed: ordered by the record's latch.
         pairwise(to, words, |to, word| to.store(u64::from_ne_bytes(*word), Ordering::Relaxed));
         to_rest.iter().zip(rest).for_each(|(to, byte)| to.store(*byte, Ordering::Relaxed));
     }
 
-    /// Copies the value beside a thread that overwrites it. The caller finds out whether one has meanwhile; then some of the bytes
-    /// are of one value, and some of the other.
+    /// Copies the value while another thread may overwrite it. The caller checks afterwards whether that happened. If
+    /// it did, some of the copied bytes are of the old value and some of the new.
     ///
     /// # Safety
-    /// As [`value`](Version::value); at `to` there is room for it.
+    /// As for [`value`](Version::value). In addition, `to` has room for the value.
     #[inline]
     pub unsafe fn copy_to(v: *const Version, to: *mut u8) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `value` asks for, and `shared` asks for no more.
         let (words, rest) = unsafe { Version::shared(v) };
         let to_words = to.cast::<Cell<MaybeUninit<[u8; WORD_BYTES]>>>();
-        // SAFETY: there is room, of which this thread alone knows.
+        // SAFETY: the caller has promised room at `to`, and only this thread knows of that memory.
         let to_words = unsafe { std::slice::from_raw_parts(to_words, words.len()) };
-        // (Relaxed: see `overwrite`.)
+        // Relaxed: see `overwrite`.
         pairwise(words, to_words, |word, to| {
             to.set(MaybeUninit::new(word.load(Ordering::Relaxed).to_ne_bytes()));
         });
         for (i, byte) in (words.len() * WORD_BYTES..).zip(rest) {
-            // SAFETY: there is room.
+            // SAFETY: in bounds, because `to` has room for the whole value.
             unsafe { to.add(i).write(byte.load(Ordering::Relaxed)) };
         }
     }
 
-    /// The value's bytes as one thread writes them beside others: words, and what is left behind them.
+    /// Returns the value's bytes in the form in which one thread writes them while others read: whole words, then the
+    /// remaining bytes.
     ///
     /// # Safety
-    /// As [`value`](Version::value).
+    /// As for [`value`](Version::value).
     #[inline(always)]
     unsafe fn shared<'v>(v: *const Version) -> (&'v [ExactU64], &'v [AtomicU8]) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `value` asks for.
         let value = unsafe { Version::value(v) };
         let (words, rest) = (value.len() / WORD_BYTES, value.len() % WORD_BYTES);
         let behind = value.cast::<AtomicU8>().wrapping_add(words * WORD_BYTES);
-        // SAFETY: within the value, whose memory is aligned to words.
+        // SAFETY: both slices lie within the value, and its memory is aligned to words.
         unsafe { (std::slice::from_raw_parts(value.cast(), words), std::slice::from_raw_parts(behind, rest)) }
     }
 
-    /// The value's bytes. (By a pointer, as they lie behind what a reference would cover.)
+    /// Returns the value's bytes. The result is a pointer because the bytes lie behind what a reference would cover.
     ///
     /// # Safety
-    /// `v` is a version written by [`Version::write`] that is not reclaimed while the result is used.
+    /// `v` is a version written by [`Version::write`], and is not reclaimed while the result is used.
     #[inline(always)]
     pub unsafe fn value(v: *const Version) -> *const [u8] {
-        // SAFETY: live by the caller's promise.
+        // SAFETY: the caller has promised that `v` is a version that is not reclaimed.
         let link = unsafe { &*v }.link.load(Ordering::Relaxed).addr();
         let bytes = v.wrapping_add(1).cast::<u8>();
         if link & LONG == 0 {
@@ -256,8 +258,8 @@ impl Version {
     }
 }
 
-/// Calls `each` for the elements of two lists of one length, four in a turn of the loop: where they are atomics, the compiler does not
-/// unroll it by itself.
+/// Calls `each` for the pairs of two lists of equal length, four pairs in each turn of the loop. The compiler does not
+/// unroll loops over atomics by itself.
 #[inline(always)]
 fn pairwise<A, B>(a: &[A], b: &[B], each: impl Fn(&A, &B)) {
     let ((fours_a, rest_a), (fours_b, rest_b)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!(got, value);
     }
 
-    /// Values of all lengths, short and long, come back whole, whatever happens to the link.
+    /// Proves that values of all lengths, short and long, come back whole, whatever happens to the link.
     #[test]
     fn round_trip() {
         for length in [0, 1, 8, 9, LENGTH_SHORT_MAX, LENGTH_SHORT_MAX + 1, 70_000, VALUE_BYTES_MAX] {
@@ -301,7 +303,7 @@ mod tests {
         check(20, VersionKind::Tombstone);
     }
 
-    /// A value that is overwritten is the new one, whole, and what lies behind it stays as it was.
+    /// Proves that an overwritten value is the new one, whole, and that the memory behind it is unchanged.
     #[test]
     fn overwritten() {
         for length in [0, 1, 7, 8, 9, 24, 31, 300] {
@@ -319,7 +321,7 @@ mod tests {
         }
     }
 
-    /// A tombstone's mark is found once, and changes nothing else of it.
+    /// Proves that a tombstone's mark is found once, and that it changes nothing else of the tombstone.
     #[test]
     fn overdue() {
         let mut memory = [0u64; 4];

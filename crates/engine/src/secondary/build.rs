@@ -1,9 +1,9 @@
-//! Making an index of a table that is in use.
+//! Builds an index of a table that is in use.
 //!
-//! 1. Publish it: writes that begin from now on maintain it.
-//! 2. Wait until every transaction that was open then has ended. What they have written is there for the rest.
-//! 3. Row by row, some in a transaction: lock the row, so that nobody changes it meanwhile, and add its entry if it is
-//!    not there.
+//! 1. Publish the index. Writes that begin from now on maintain it.
+//! 2. Wait until every transaction that was open then has ended. The following steps see their writes.
+//! 3. Row by row, a few in each transaction: lock the row, so that no other transaction changes it, and add its entry
+//!    if it is missing.
 //! 4. Transactions that begin now find everything.
 
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
@@ -23,23 +23,23 @@ use crate::txn::{TableKeys, Transaction, delete_entries};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Rows whose entries are added by one transaction.
+/// Rows whose entries one transaction adds.
 const ROWS: usize = if cfg!(test) { 4 } else { 256 };
 
-/// What is known of an index before there is one.
+/// The properties of an index before it exists.
 pub(crate) struct Declared {
     pub(crate) name: String,
     /// The type of its keys, by name.
     pub(crate) key_type: String,
     pub(crate) is_unique: bool,
-    /// How many leading bits of its keys say to which partition an entry belongs.
+    /// The number of leading bits of its keys that give an entry's partition.
     pub(crate) leading_bits: Option<u32>,
     pub(crate) extract: Extract,
-    /// The columns that `extract` makes its keys of, where the database keeps the index.
+    /// The columns that `extract` makes the keys of, if the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
     /// The function that `extract` calls, if the index's name stands for that function alone.
     pub(crate) function: Option<Function>,
-    /// It is no index: what a projection has, which is told of each write by `extract`.
+    /// Set if this is a projection's part and no index. `extract` tells it of each write.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
 }
 
@@ -70,7 +70,7 @@ impl Declared {
         Err(Error::IndexMismatch { name: self.name.clone(), existing, requested })
     }
 
-    /// Fails if the database keeps an index of this name, which need not be in memory where nothing is written.
+    /// Fails if the database keeps an index of this name. Such an index need not be in memory if nothing is written.
     fn check_free(&self, base: &TableInner) -> Result<()> {
         let description = base.description();
         match description.indexes.iter().find(|kept| kept.name == self.name && self.columns.is_none()) {
@@ -92,8 +92,8 @@ fn describe(is_unique: bool, key_type: &str, leading_bits: Option<u32>, columns:
     format!("{}by {key_type}{parts}", if is_unique { "unique " } else { "" })
 }
 
-/// The index of this name on a table: built, or found if it was declared before. `keep` is called when a new one has been built, before
-/// anybody can read by it; if it fails, there is no index.
+/// Returns the index of this name on a table: builds it, or finds the existing one. `keep` is called when a new index
+/// has been built and before a transaction can read by it. If `keep` fails, there is no index.
 pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     base: &'b TableInner,
@@ -173,14 +173,14 @@ fn publish<'b, C: ConcurrencyControl>(
         declared;
     let kind = TableKind {
         fixed8: false,
-        // (Entries are found by ranges of keys.)
+        // Entries are found by ranges of keys.
         options: TableOptions { index: entries_kind(base.kind.options.index), ..TableOptions::default() },
     };
     let description = Description { name: name.clone(), ..Description::default() };
     let entries = engine.new_table(DERIVED, kind, description)?;
     let said = entries.index.partitioning().say(leading_bits, engine.options.lab.partitions);
     debug_assert_eq!(said, Ok(()), "no other thread has the index");
-    // A caller that opens the table with a further version of its type is done before this, or sees the index.
+    // A caller that opens the table with another version of its type has finished before this, or sees the index.
     let _catalog = engine.tables.lock().expect("no panic while it is held");
     if let Some(columns) = &columns {
         let not_possible = |reason| Error::IndexedColumns { table: base.name(), index: name.clone(), reason };
@@ -206,16 +206,16 @@ fn publish<'b, C: ConcurrencyControl>(
     Ok(base.indexes.push(index, declaring))
 }
 
-/// The kind of index that has the entries: that of the table, if it has an order of keys.
+/// Returns the kind of index for the entries: that of the table, if it has an order of keys.
 fn entries_kind(of_table: IndexKind) -> IndexKind {
     if of_table.is_ordered() { of_table } else { IndexKind::default() }
 }
 
-/// Takes an index out of use that could not be built, and deletes its entries; foreign code may have panicked.
+/// Takes an index out of use that could not be built, and deletes its entries. Foreign code may have panicked.
 struct GiveUp<'i, C: ConcurrencyControl> {
     engine: &'i Arc<Engine<C>>,
     index: &'i IndexInner,
-    /// Building it has: there are entries of all rows so far.
+    /// Building has begun: all rows so far have entries.
     has_begun: bool,
 }
 
@@ -223,7 +223,7 @@ impl<C: ConcurrencyControl> Drop for GiveUp<'_, C> {
     fn drop(&mut self) {
         self.index.give_up();
         if self.has_begun {
-            // (What cannot be deleted takes memory until the table is dropped.)
+            // Entries that cannot be deleted take memory until the table is dropped.
             let _ = delete_entries(self.engine, self.index);
         }
     }
@@ -278,7 +278,8 @@ fn build<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, index: &IndexInner) -> 
     Ok(C::advance(&engine.shared))
 }
 
-/// Adds the entries of the next rows; returns where those behind begin. Rows that come later are none of the builder's business.
+/// Adds the entries of the next rows. Returns where the rows after them begin. Writers add the entries of rows that
+/// come later.
 fn add_some<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     index: &IndexInner,
@@ -310,8 +311,8 @@ fn add_all<C: ConcurrencyControl>(
     transaction.commit()
 }
 
-/// Adds the entry of the row under `key`, if there is one, and it is not there. The bytes of `key` last as long as the
-/// transaction.
+/// Adds the entry of the row under `key`, if the row exists and its entry is missing. The bytes of `key` live as long
+/// as the transaction.
 fn add<C: ConcurrencyControl>(
     txn: &TxnState<C>,
     index: &IndexInner,
@@ -372,8 +373,8 @@ mod tests {
     use crate::{Database, Options, Table};
     use std::sync::{Arc, Mutex};
 
-    /// Proves that a declaration that is kept waiting, by a transaction that stays open or by a row that stays locked,
-    /// ends with an error that says so, and that the name is free again.
+    /// Proves that a declaration that is kept waiting, by a transaction that stays open or by a row that stays
+    /// locked, ends with an error that says so, and that the name is free again.
     #[test]
     fn kept_waiting() {
         let db = Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory");
@@ -388,7 +389,7 @@ mod tests {
         assert!(refused.to_string().contains("has not ended"), "{refused}");
         open.commit().expect("no conflict");
 
-        // Who begins when the first rows are looked at, and locks one of the last.
+        // This transaction begins when the first rows are looked at, and locks one of the last.
         let holder = Arc::new(Mutex::new(None));
         let (held, starts) = (holder.clone(), Mutex::new(Some(db.clone())));
         let locking = move |_: &u64, value: u64| {

@@ -8,7 +8,7 @@ use crate::table::{
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The bytes' side of a typed function.
+/// Wraps a typed function for use on bytes.
 pub(crate) fn extractor<I: Key, K: Key, V: Value + ?Sized>(
     is_unique: bool,
     extract: impl for<'v> Fn(&K, V::View<'v>) -> Option<I> + Send + Sync + 'static,
@@ -22,7 +22,7 @@ pub(crate) fn extractor<I: Key, K: Key, V: Value + ?Sized>(
     })
 }
 
-/// The same of columns.
+/// Returns an extractor by columns.
 pub(crate) fn column_extractor(columns: Arc<Columns>) -> Extract {
     Box::new(move |_, value, out| {
         let start = out.len();
@@ -31,12 +31,12 @@ pub(crate) fn column_extractor(columns: Arc<Columns>) -> Extract {
     })
 }
 
-/// Of a key that was added to `out` behind `start`.
+/// Checks the length of a key that was added to `out` after `start`.
 fn check_length(name: &'static str, start: usize, out: &[u8]) -> Result<bool> {
     match out.len().checked_sub(start) {
         Some(0..=KEY_BYTES_MAX) => Ok(true),
         Some(bytes) => Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }),
-        // It has taken away what was there before.
+        // The function has removed bytes that were there before.
         None => Err(Error::malformed(name, 0)),
     }
 }
@@ -49,7 +49,8 @@ fn take(bound: &mut Bound<Vec<u8>>) -> Vec<u8> {
     }
 }
 
-/// Makes of `bytes` the least bytes that are greater than all that begin with them. Returns false if there are none.
+/// Changes `bytes` to the least bytes that are greater than all that begin with them. Returns false if there are
+/// none.
 fn step_over(bytes: &mut Vec<u8>) -> bool {
     while bytes.pop_if(|byte| *byte == u8::MAX).is_some() {}
     match bytes.last_mut() {
@@ -61,9 +62,9 @@ fn step_over(bytes: &mut Vec<u8>) -> bool {
     }
 }
 
-/// The bounds of the entries whose index keys are in a range. Where several rows may have the same index key, it is
-/// followed by the row's; encoded so that something follows, no index key is the beginning of another. Returns false if there
-/// is nothing in it.
+/// Returns the bounds of the entries whose index keys are in a range. If several rows may have the same index key,
+/// the row's key follows it. The index key is then encoded so that no index key is the beginning of another. Returns
+/// false if the range is empty.
 pub(crate) fn encode_range<I: Key, A: AsKey<I>>(
     range: (Bound<&A>, Bound<&A>),
     is_unique: bool,
@@ -97,8 +98,9 @@ pub(crate) fn encode_range<I: Key, A: AsKey<I>>(
     Ok(has_rows)
 }
 
-/// The bounds of the entries whose index keys, as they are encoded with nothing behind, begin with `prefix`; and whether these are all entries between the
-/// bounds. Where several rows may have the same index key, it is encoded in another way, because the row's key follows.
+/// Returns the bounds of the entries whose index keys, encoded with nothing after them, begin with `prefix`. Also
+/// returns whether these are all entries between the bounds. If several rows may have the same index key, it is
+/// encoded differently, because the row's key follows.
 pub(crate) fn encode_prefix<I: Key>(
     prefix: &[u8],
     is_unique: bool,
@@ -128,7 +130,7 @@ pub(crate) fn encode_prefix<I: Key>(
 mod tests {
     use super::*;
 
-    /// Proves that a range of index keys takes in all rows under a key or none, for keys that are prefixes of one
+    /// Proves that a range of index keys includes all rows under a key or none, for keys that are prefixes of one
     /// another and at the very end of the order.
     #[test]
     fn ranges() {

@@ -1,4 +1,4 @@
-//! One row by its key in a unique index.
+//! Reading one row by its key in a unique index.
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::error::{Error, Result};
@@ -12,13 +12,13 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Future of [`Txn::get_by`](crate::Txn::get_by).
+/// The future of [`Txn::get_by`](crate::Txn::get_by).
 #[must_use = "futures do nothing unless awaited"]
 pub struct GetBy<'t, K, V: ?Sized, C: ConcurrencyControl = Serializable> {
     index: Result<&'t IndexInner, Fault>,
     /// Finds the entry.
     locate: PointLookup<'t, C>,
-    /// Once the entry has been read: the row's key, and the place of the visit to its record.
+    /// After the entry has been read: the row's key, and the place of the visit to its record.
     row: Option<(&'t [u8], u8)>,
     types: PhantomData<fn(K, &V)>,
 }
@@ -30,7 +30,8 @@ impl<K, V: ?Sized, C: ConcurrencyControl> fmt::Debug for GetBy<'_, K, V, C> {
 }
 
 impl<C: ConcurrencyControl> Txn<C> {
-    /// The row with this key in a unique index ([`Database::unique_index`]), if there is one: its own key and its value.
+    /// Returns the row with this key in a unique index ([`Database::unique_index`]), if there is one: its own key and
+    /// its value.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -63,13 +64,13 @@ impl<C: ConcurrencyControl> Txn<C> {
 }
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> GetBy<'t, K, V, C> {
-    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get).
+    /// Reads without tracking: see [`Txn::get`](crate::Txn::get).
     pub fn untracked(mut self) -> Self {
         self.locate.untrack();
         self
     }
 
-    /// Whether the transaction may look for rows by the index.
+    /// Checks that the transaction may look for rows by the index.
     fn check(&self) -> Result<&'t IndexInner> {
         let txn = self.locate.txn();
         let index = self.index.map_err(|fault| txn.doom(fault))?;
@@ -80,12 +81,12 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> GetBy<'t, K, V, C> {
         Ok(index)
     }
 
-    /// Sets out for the row that an entry names.
+    /// Begins the visit to the row that an entry names.
     fn follow(&mut self, index: &IndexInner, entry: &'t [u8]) -> Point<C> {
         let (id, key) = split_entry(entry);
         // SAFETY: the table holds the index.
         let base = unsafe { &*index.base };
-        // (The transaction has found the entry, so its row's record stays what it is.)
+        // The transaction has found the entry, so its row's record stays what it is.
         let point = Point::at(base, index_key(key), base.record(id), self.locate.intent);
         let _ = PrefetchOnly.miss::<1>(point.record.cast());
         self.row = Some((key, NO_SLOT));

@@ -13,19 +13,19 @@ use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The key that an index has a row under, the row's own, and the row.
+/// A row's key in the index, its own key, and its value.
 type IndexRow<'t, I, K, V> = (I, K, <V as Value>::View<'t>);
 
-/// Rows in the order of an index's keys, and of their own where several have the same; made by [`Txn::scan_by`](crate::Txn::scan_by) and
-/// [`Txn::scan_by_prefix`](crate::Txn::scan_by_prefix).
+/// Rows in the order of an index's keys. Rows with the same index key are in the order of their own keys. Made by
+/// [`Txn::scan_by`](crate::Txn::scan_by) and [`Txn::scan_by_prefix`](crate::Txn::scan_by_prefix).
 ///
-/// Values are borrowed until the transaction ends; keys are decoded. What the transaction itself has written is
-/// included as it is when the scan comes to it.
+/// Values are borrowed until the transaction ends. Keys are decoded. Rows that the transaction itself has written are
+/// included as they are when the scan reaches them.
 pub struct IndexRows<'t, I, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
     /// The entries, by their bytes.
     rows: Rows<'t, Vec<u8>, [u8], C>,
     is_unique: bool,
-    /// What the keys must begin with, if the bounds of the scan let others pass.
+    /// The prefix of the keys, if the bounds of the scan include other keys.
     prefix: Option<Box<[u8]>>,
     types: PhantomData<fn(I, K, &V)>,
 }
@@ -72,26 +72,26 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
         all
     }
 
-    /// In descending order. To be called before the first row is asked for.
+    /// Returns the rows in descending order. Call this before the first row is read.
     pub fn reverse(mut self) -> Self {
         self.rows = self.rows.reverse();
         self
     }
 
-    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get). To be called before the first row is asked for.
+    /// Reads without tracking: see [`Txn::get`](crate::Txn::get). Call this before the first row is read.
     pub fn untracked(mut self) -> Self {
         self.rows = self.rows.untracked();
         self
     }
 
-    /// At most `rows` rows.
+    /// Returns at most `rows` rows.
     pub fn limit(mut self, rows: usize) -> Self {
         self.rows = self.rows.limit(rows);
         self
     }
 
-    /// The entries alone, by their whole keys, from behind the one with the key `behind` on; untracked. The rows that they name are
-    /// not read.
+    /// Returns only the entries, by their whole keys, from after the one with the key `behind` on, untracked. The
+    /// rows that they name are not read.
     pub(crate) fn entries(mut self, behind: Option<&[u8]>) -> Rows<'t, Vec<u8>, [u8], C> {
         let run = self.rows.run();
         run.base = std::ptr::null();
@@ -101,7 +101,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
         self.rows.untracked()
     }
 
-    /// The next row, with the key that the index has it under; or `None` at the end.
+    /// Returns the next row, with its key in the index, or `None` at the end.
     #[allow(clippy::should_implement_trait, reason = "it is an asynchronous iterator's next")]
     pub fn next(&mut self) -> NextIndexRow<'_, 't, I, K, V, C> {
         NextIndexRow(self)
@@ -121,7 +121,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
             let Some(value) = value.map_err(refuse)? else { return Ok(None) };
             let bytes = run.key_bytes(at);
             let mut rest = bytes;
-            // (An entry that cannot be read is named by the index's own key.)
+            // An entry that cannot be read is named by the index's own key.
             let malformed = || in_row(Error::malformed(I::NAME, bytes.len()), run.table, index_key(bytes));
             let entry_key = I::decode(is_unique, &mut rest).ok_or_else(malformed)?;
             if prefix.is_some_and(|prefix| !begins_with(&entry_key, prefix)) {
@@ -137,7 +137,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> IndexRows<'t,
     }
 }
 
-/// Whether a key begins with `prefix` where nothing follows it.
+/// Returns true if a key, encoded with nothing after it, begins with `prefix`.
 #[cold]
 fn begins_with<I: Key>(key: &I, prefix: &[u8]) -> bool {
     let mut bytes = Vec::new();
@@ -145,7 +145,7 @@ fn begins_with<I: Key>(key: &I, prefix: &[u8]) -> bool {
     bytes.starts_with(prefix)
 }
 
-/// Future of [`IndexRows::next`].
+/// The future of [`IndexRows::next`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct NextIndexRow<'r, 't, I, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable>(
@@ -164,7 +164,7 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Future
 
 // ---- the closure's side
 impl<C: ConcurrencyControl> Txn<C> {
-    /// The rows whose keys in an index are in a range, in order; see [`IndexRows`].
+    /// Scans the rows whose keys in an index are in a range, in order: see [`IndexRows`].
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -193,11 +193,13 @@ impl<C: ConcurrencyControl> Txn<C> {
         IndexRows::new(self.state(), index, range)
     }
 
-    /// The rows whose keys in an index begin with `prefix` when they are encoded: the first components of a tuple, each as
-    /// [`Key::encode`] writes it in front of another, or the first bytes of a string. It makes no difference whether the index is unique.
+    /// Scans the rows whose encoded keys in an index begin with `prefix`: the first components of a tuple, each as
+    /// [`Key::encode`] writes it before another component, or the first bytes of a string. It makes no difference
+    /// whether the index is unique.
     ///
-    /// A type that implements [`Key`] itself, rather than by `derive` or [`KeyAs`](crate::KeyAs), has its keys compared one by one in an index
-    /// that is not unique; as the last component of a tuple, where the components before it are the same.
+    /// In an index that is not unique, keys of a type that implements [`Key`] itself, rather than with `derive` or
+    /// [`KeyAs`](crate::KeyAs), are compared one by one. If the type is the last component of a tuple, this applies
+    /// to keys with the same components before it.
     ///
     /// ```
     /// # use braiddb::{Database, Key, Options, Table};
@@ -225,7 +227,7 @@ impl<C: ConcurrencyControl> Txn<C> {
     }
 }
 
-/// Rows of a [`Transaction::scan_by`](crate::Transaction::scan_by).
+/// The rows of a [`Transaction::scan_by`](crate::Transaction::scan_by).
 pub struct OwnedIndexRows<'t, I, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
     rows: IndexRows<'t, I, K, V, C>,
     of: &'t Transaction<C>,
@@ -238,17 +240,17 @@ impl<I, K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for OwnedIndexRo
 }
 
 impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedIndexRows<'t, I, K, V, C> {
-    /// As [`IndexRows::reverse`].
+    /// Reverses the order, like [`IndexRows::reverse`].
     pub fn reverse(self) -> Self {
         OwnedIndexRows { rows: self.rows.reverse(), of: self.of }
     }
 
-    /// As [`IndexRows::limit`].
+    /// Limits the number of rows, like [`IndexRows::limit`].
     pub fn limit(self, rows: usize) -> Self {
         OwnedIndexRows { rows: self.rows.limit(rows), of: self.of }
     }
 
-    /// The next row, or `None` at the end.
+    /// Returns the next row, or `None` at the end.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can fail, and an iterator's item would say so twice"
@@ -260,7 +262,8 @@ impl<'t, I: Key, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedIndexRow
 }
 
 impl<C: ConcurrencyControl> Transaction<C> {
-    /// As [`Txn::scan_by`](crate::Txn::scan_by). Its rows come from [`OwnedIndexRows::next`].
+    /// Scans a range of an index like [`Txn::scan_by`](crate::Txn::scan_by). [`OwnedIndexRows::next`] returns its
+    /// rows.
     pub fn scan_by<I: Key, K: Key, V: Value + ?Sized, A: AsKey<I>>(
         &self,
         index: Index<I, K, V>,
@@ -269,7 +272,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         OwnedIndexRows { rows: self.txn().scan_by(index, range), of: self }
     }
 
-    /// As [`Txn::scan_by_prefix`](crate::Txn::scan_by_prefix).
+    /// Scans the rows with a prefix like [`Txn::scan_by_prefix`](crate::Txn::scan_by_prefix).
     pub fn scan_by_prefix<I: Key, K: Key, V: Value + ?Sized>(
         &self,
         index: Index<I, K, V>,
@@ -278,7 +281,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         OwnedIndexRows { rows: self.txn().scan_by_prefix(index, prefix), of: self }
     }
 
-    /// As [`Txn::get_by`](crate::Txn::get_by).
+    /// Reads a row by a unique index like [`Txn::get_by`](crate::Txn::get_by).
     pub fn get_by<I: Key, K: Key, V: Value + ?Sized>(
         &self,
         index: Index<I, K, V>,

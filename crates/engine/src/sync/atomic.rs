@@ -1,6 +1,9 @@
-//! Atomics: the standard library's, or under `--cfg braid_shuttle` the model checker's, which
-//! treats every operation as sequentially consistent; a fence adds nothing there. Under `--cfg braid_loom` those of one
-//! that knows weak memory.
+//! Atomics, in three forms:
+//!
+//! - By default they are the standard library's.
+//! - Under `--cfg braid_shuttle` they are a model checker's, which treats every operation as sequentially consistent. A
+//!   fence adds nothing there.
+//! - Under `--cfg braid_loom` they are those of a model checker that knows weak memory.
 
 #[cfg(braid_loom)]
 pub use super::loom::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -12,7 +15,7 @@ pub use std::sync::atomic::{
 #[cfg(braid_shuttle)]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Adds nothing where every operation is sequentially consistent already.
+/// Does nothing, because every operation is sequentially consistent already.
 #[cfg(braid_shuttle)]
 #[inline]
 pub fn fence(_: Ordering) {}

@@ -1,4 +1,4 @@
-//! Waiting for another thread for a moment: first by spinning, then by giving the core away.
+//! Short waits for another thread: first by spinning, then by giving the core away.
 
 #[cfg(braid_loom)]
 use loom::{hint::spin_loop, thread::yield_now};
@@ -8,25 +8,25 @@ use std::{hint::spin_loop, thread::yield_now};
 #[cfg(braid_shuttle)]
 use shuttle::{hint::spin_loop, thread::yield_now};
 
-/// Doublings of the spin before the core is given away: at most 2^6 pauses at a time.
-/// (Loom would try all ways to be interrupted in each.)
+/// The number of doublings of the spin before the core is given away: at most 2^6 pauses at a time. Loom would try all
+/// ways to be interrupted in each.
 const SPIN_STEPS_MAX: u32 = if cfg!(braid_loom) { 0 } else { 6 };
 
-/// One wait: make a new one for each.
+/// One wait. Make a new one for each.
 #[derive(Debug, Default)]
 pub struct Backoff {
     step: u32,
 }
 
 impl Backoff {
-    /// A wait that has not begun.
+    /// Makes a wait that has not begun.
     #[inline]
     pub fn new() -> Backoff {
         Backoff::default()
     }
 
-    /// Waits a little, longer than the time before. With more threads than cores the holder of a
-    /// latch may not be running, so a long wait yields.
+    /// Waits a little, longer than the time before. With more threads than cores, the holder of a latch may not be
+    /// running, so a long wait yields.
     #[inline]
     pub fn wait(&mut self) {
         if self.step > SPIN_STEPS_MAX {
@@ -39,7 +39,7 @@ impl Backoff {
         self.step += 1;
     }
 
-    /// True once spinning has not helped: a caller that has something else to do should do it.
+    /// Returns true once spinning has not helped. A caller that has something else to do should then do it.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.step > SPIN_STEPS_MAX

@@ -1,17 +1,17 @@
-//! An atomic number of the exact size of its value, for memory whose layout counts. In a model that tries interleavings each
-//! of its operations is a place where another thread may go on.
+//! An atomic number of the exact size of its value, for memory whose layout matters. In a model that tries
+//! interleavings, another thread may go on at each of its operations.
 
 #[cfg(braid_shuttle)]
 pub use model::switch;
 #[cfg(not(braid_shuttle))]
 pub use std::sync::atomic::AtomicU64 as ExactU64;
 
-/// In a model another thread may go on here.
+/// Lets another thread go on here, in a model.
 #[cfg(not(braid_shuttle))]
 #[inline(always)]
 pub fn switch() {}
 
-/// The standard library's, with a place to switch before each operation.
+/// The standard library's atomic, with a place to switch before each operation.
 #[cfg(braid_shuttle)]
 #[derive(Debug)]
 #[repr(transparent)]
@@ -22,7 +22,7 @@ mod model {
     use super::ExactU64;
     use std::sync::atomic::Ordering;
 
-    /// Another thread may go on here.
+    /// Lets another thread go on here.
     pub fn switch() {
         shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
     }
@@ -49,7 +49,7 @@ mod model {
             self.0.compare_exchange(current, new, success, failure)
         }
 
-        /// (It fails for no reason of its own.)
+        /// Behaves like `compare_exchange`: it never fails spuriously.
         pub fn compare_exchange_weak(
             &self,
             current: u64,

@@ -1,4 +1,4 @@
-//! A four-byte spin latch for cold paths: no fairness, no poisoning, never held across a suspension.
+//! A four-byte spin latch for cold paths, without fairness or poisoning. It is never held across a suspension.
 
 use super::Backoff;
 use super::atomic::{AtomicU32, Ordering};
@@ -21,12 +21,12 @@ impl Default for Latch {
 }
 
 impl Latch {
-    /// A free latch.
+    /// Makes a free latch.
     pub fn new() -> Latch {
         Latch(AtomicU32::new(FREE))
     }
 
-    /// Takes the latch, waiting for its holder.
+    /// Takes the latch, and waits for its holder.
     #[inline]
     pub fn lock(&self) -> LatchGuard<'_> {
         let mut backoff = Backoff::new();
@@ -34,7 +34,7 @@ impl Latch {
             if let Some(guard) = self.try_lock() {
                 return guard;
             }
-            // Relaxed: only waits; `try_lock` decides. Reading keeps the line shared meanwhile.
+            // Relaxed: this only waits; `try_lock` decides. Meanwhile, reads keep the cache line shared.
             while self.0.load(Ordering::Relaxed) == HELD {
                 backoff.wait();
             }
@@ -44,7 +44,7 @@ impl Latch {
     /// Takes the latch if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<LatchGuard<'_>> {
-        // Acquire: pairs with the Release in LatchGuard::drop.
+        // Acquire: pairs with the Release in `LatchGuard::drop`.
         match self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Some(LatchGuard(self)),
             Err(_) => None,
@@ -55,7 +55,7 @@ impl Latch {
 impl Drop for LatchGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in Latch::try_lock.
+        // Release: pairs with the Acquire in `Latch::try_lock`.
         self.0.0.store(FREE, Ordering::Release);
     }
 }

@@ -1,15 +1,15 @@
 //! The atomics of a model checker that knows weak memory (loom), with errors that can be planted in them.
 //!
-//! It takes sequentially consistent accesses for ones that acquire and release, and fences for what they are: so the
-//! engine's argument may rest on fences alone, which it does. A model that passes has to fail when orderings are made
-//! relaxed; which ones is chosen per model, by [`Planted`].
+//! The checker takes sequentially consistent accesses for accesses that acquire and release, and takes fences for what
+//! they are. The engine's argument may therefore rest on fences alone, and it does. A model that passes has to fail
+//! when orderings are made relaxed. Each model chooses which ones, by [`Planted`].
 
 use loom::sync::atomic as checked;
 use std::cell::Cell;
 
 pub use std::sync::atomic::Ordering;
 
-/// What is made relaxed.
+/// The accesses that are made relaxed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// Nothing.
@@ -25,7 +25,7 @@ pub enum Planted {
 }
 
 thread_local! {
-    // The checker runs all threads of a model on the one that calls it.
+    // The checker runs all threads of a model on the thread that calls it.
     static PLANTED: Cell<Planted> = const { Cell::new(Planted::Nothing) };
 }
 
@@ -33,7 +33,7 @@ fn order(kind: Planted, order: Ordering) -> Ordering {
     if PLANTED.get() == kind { Ordering::Relaxed } else { order }
 }
 
-/// As the standard library's.
+/// Works like the standard library's fence, unless fences are left out.
 pub fn fence(order: Ordering) {
     if PLANTED.get() != Planted::Fences {
         checked::fence(order);
@@ -48,7 +48,7 @@ macro_rules! atomics {
 
         #[allow(dead_code, reason = "not every width has every access")]
         impl$(<$parameter>)? $name$(<$parameter>)? {
-            /// As the standard library's, but not at compile time.
+            /// Works like the standard library's, but not at compile time.
             #[track_caller]
             pub fn new(value: $value) -> Self {
                 Self(checked::$name::new(value))
@@ -140,19 +140,19 @@ impl<T> Default for AtomicPtr<T> {
 #[cfg(test)]
 pub(crate) use models::{check, notices};
 
-/// How models are run.
+/// The functions that run models.
 #[cfg(test)]
 mod models {
     use super::{PLANTED, Planted};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Involuntary switches between threads in one execution. Errors in how few accesses are ordered need two or three
-    /// (Musuvathi, Qadeer, PLDI 2007); executions grow exponentially with it.
+    /// The involuntary switches between threads in one execution. Errors in the ordering of a few accesses need two or
+    /// three (Musuvathi, Qadeer, PLDI 2007). The number of executions grows exponentially with it.
     const PREEMPTIONS_MAX: usize = 3;
     const BRANCHES_MAX: usize = 100_000;
 
-    /// How many executions there are; an error if one failed.
+    /// Returns the number of executions, or an error if one failed.
     fn explore(planted: Planted, model: fn()) -> Result<usize, ()> {
         let executions = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&executions);
@@ -170,7 +170,7 @@ mod models {
         Ok(executions.load(Ordering::Relaxed))
     }
 
-    /// Shows that the model holds in every execution with few switches, and that it does not with each of these errors.
+    /// Shows that the model holds in every execution with few switches, and fails with each of these errors.
     pub(crate) fn check(name: &str, noticed: &[Planted], model: fn()) {
         let executions = explore(Planted::Nothing, model).expect("the model holds");
         println!("loom {name}: {executions} executions");
@@ -181,7 +181,7 @@ mod models {
         }
     }
 
-    /// Shows that the model fails, because of an error that is its own.
+    /// Shows that the model fails because of an error that is its own.
     pub(crate) fn notices(name: &str, error: &str, model: fn()) {
         assert!(explore(Planted::Nothing, model).is_err(), "{name} does not notice {error}");
         println!("loom {name}: notices {error}");

@@ -6,14 +6,14 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 struct Shared(Latch, UnsafeCell<u32>);
-// SAFETY: the cell is touched under the latch; the checker looks whether it is.
+// SAFETY: the cell is touched under the latch. The checker looks whether this is true.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
 fn count(shared: &Shared) {
     let _held = shared.0.lock();
-    // SAFETY: the latch is held.
+    // SAFETY: this thread holds the latch.
     shared.1.with_mut(|n| unsafe { *n += 1 });
 }
 

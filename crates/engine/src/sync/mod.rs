@@ -1,6 +1,6 @@
-//! What concurrent code of the engine is built from. Everything here has three faces: the standard library's, under
-//! `--cfg braid_shuttle` a model checker's, which tries many interleavings, and under `--cfg braid_loom` another's, which
-//! tries all that weak memory may do to small pieces.
+//! The parts that the engine's concurrent code is built from. Everything here has three forms: the standard library's;
+//! under `--cfg braid_shuttle` a model checker's, which tries many interleavings; and under `--cfg braid_loom` another
+//! checker's, which tries everything that weak memory may do to small pieces of code.
 
 pub mod atomic;
 mod background;
@@ -40,7 +40,7 @@ pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(braid_shuttle))] // no model of the other kind has a worker
 pub use std::thread_local;
 
-/// The number of schedules that a model is run in: `few`, times the value of `BRAID_SCHEDULES` if that is set.
+/// Returns the number of schedules that a model is run in: `few`, times the value of `BRAID_SCHEDULES` if that is set.
 ///
 /// # Panics
 /// If the value is not a number.
@@ -51,20 +51,20 @@ pub fn schedules(few: usize) -> usize {
     few * times
 }
 
-/// Locks, whether or not a holder panicked: what the engine keeps under a mutex is consistent
-/// between any two statements of its holders.
+/// Locks a mutex, whether or not a holder panicked. What the engine keeps under a mutex is consistent between any two
+/// statements of its holders.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Waits for a condition's signal, with the same view of panics as [`lock`].
+/// Waits for a condition's signal, and treats panics like [`lock`].
 #[inline]
 pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// As [`wait`], for so long at most; returns true if that time has passed. (In a model no time passes.)
+/// Waits like [`wait`], at most for the given time. Returns true if that time has passed. In a model no time passes.
 #[inline]
 pub fn wait_timeout<'a, T>(
     condition: &Condvar,
@@ -84,7 +84,7 @@ pub fn wait_timeout<'a, T>(
     }
 }
 
-/// As [`lock`], if the mutex is free.
+/// Locks like [`lock`], if the mutex is free.
 #[inline]
 pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     use std::sync::TryLockError::{Poisoned, WouldBlock};

@@ -6,7 +6,7 @@ struct Shared(Latch, UnsafeCell<u64>);
 // SAFETY: the cell is touched only under the latch.
 unsafe impl Sync for Shared {}
 
-/// Proves that the latch excludes: increments under it are not lost.
+/// Proves that the latch excludes: no increment under it is lost.
 #[test]
 fn latch_excludes() {
     const THREADS: u64 = 4;
@@ -18,7 +18,7 @@ fn latch_excludes() {
             std::thread::spawn(move || {
                 for _ in 0..TURNS {
                     let _held = shared.0.lock();
-                    // SAFETY: the latch is held.
+                    // SAFETY: this thread holds the latch.
                     unsafe { *shared.1.get() += 1 };
                 }
             })
@@ -49,14 +49,14 @@ fn padding_separates() {
     assert_eq!(a.addr() % 128, 0);
 }
 
-/// Proves that a fixed value stays at its address while its owner moves, and goes with it, once.
+/// Proves that a fixed value stays at its address while its owner moves, and is dropped once, with its owner.
 #[test]
 fn fixed_stays() {
     let dropped = Arc::new(());
     let fixed = Fixed::new((7u64, Arc::clone(&dropped)));
     let address = Fixed::as_non_null(&fixed);
     let moved = vec![fixed].pop().expect("pushed just now");
-    // SAFETY: its owner is there.
+    // SAFETY: the owner is alive.
     assert_eq!(unsafe { address.as_ref() }.0, moved.0);
     assert_eq!((&raw const *moved).addr(), address.addr().get());
     drop(moved);

@@ -1,18 +1,18 @@
-//! Numbers of threads, as threads themselves ask for them: an address or a handle would be dearer, or could come again.
+//! Numbers of threads, as threads themselves ask for them. An address or a handle would cost more, or could recur.
 
 use crate::sync::thread_local;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// (The process's own, so no part of what a model checker sees.)
+/// This counter is the process's own, so a model checker does not see it.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
-    /// 0: none was asked for.
+    /// 0 means that the thread has not asked for its number.
     static HERE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The number of the calling thread. It is not 0, and no other thread of the process ever has it.
+/// Returns the number of the calling thread. It is not 0, and no other thread of the process ever has it.
 #[inline]
 pub fn thread_number() -> u64 {
     match HERE.with(Cell::get) {

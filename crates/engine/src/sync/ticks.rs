@@ -1,23 +1,23 @@
-//! The processor's own count of time: what `profile` measures by. No clock that anything depends on.
+//! The processor's own count of time, by which `profile` measures. Nothing depends on it as a clock.
 
-/// Ticks since some moment, all at one rate, read when what the thread has loaded before has come. They differ between
-/// processors by little, and mean nothing but in differences. 0, always, where the processor has no such counter that
-/// the engine knows.
+/// Returns the ticks since some moment, all at one rate, read when the thread's earlier loads have completed. Ticks
+/// differ little between processors, and only their differences have a meaning. Returns always 0 if the processor has
+/// no such counter that the engine knows.
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_mm_lfence, _rdtsc};
-        // Without this the counter is read while what is to be measured still waits for memory.
+        // Without this, the counter is read while the code to be measured still waits for memory.
         // SAFETY: every processor of this architecture has the instruction.
         unsafe { _mm_lfence() };
-        // SAFETY: likewise.
+        // SAFETY: every processor of this architecture has the instruction.
         unsafe { _rdtsc() }
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     {
         let ticks: u64;
-        // SAFETY: reads a register that programs may read, and nothing else.
+        // SAFETY: this reads a register that programs may read, and nothing else.
         unsafe { std::arch::asm!("isb", "mrs {t}, cntvct_el0", t = out(reg) ticks, options(nostack, nomem)) };
         ticks
     }

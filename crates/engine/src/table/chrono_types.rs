@@ -6,7 +6,7 @@ use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike, 
 
 fixed!(DateTime<Utc>, 12, "timestamp", |value| instant(value).to_bytes(), |bytes| {
     let Instant { seconds, nanos } = Instant::from_bytes(bytes);
-    // (chrono has leap seconds at the end of any minute, and takes them from other crates' times at any second.)
+    // chrono has leap seconds at the end of any minute, and accepts them from other crates' times at any second.
     DateTime::from_timestamp(seconds, 0)?.with_nanosecond(nanos)
 });
 fixed!(NaiveDate, 6, "date", |value| date(*value).to_bytes(), |bytes| naive_date(moment::Date::from_bytes(

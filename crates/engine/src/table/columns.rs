@@ -1,8 +1,9 @@
-//! The keys of a secondary index by columns, made of rows' bytes: a small interpreter of the definitions in the catalog.
+//! Builds the keys of a secondary index by columns from rows' bytes: a small interpreter of the definitions in the
+//! catalog.
 //!
 //! Invariants:
-//! - All versions that rows may have, as the catalog says, are known here before a row of them is written.
-//! - In each of them the columns have one and the same type.
+//! - All versions that rows may have according to the catalog are known here before a row of them is written.
+//! - The columns have the same types in every version.
 
 use super::description::{Description, IndexInfo};
 use super::field_type::{FieldType, tuple_of};
@@ -11,13 +12,13 @@ use super::shape::{Shape, is_struct};
 use crate::error::{Error, Result};
 use std::sync::OnceLock;
 
-/// As many parts as a tuple of keys can have.
+/// The most columns: as many parts as a tuple of keys can have.
 const COLUMNS_MAX: usize = 12;
 
-/// What makes the keys of an index by columns.
+/// Builds the keys of an index by columns.
 pub(crate) struct Columns {
     pub(crate) info: IndexInfo,
-    /// Those of the columns.
+    /// The types of the columns.
     types: Vec<FieldType>,
     layouts: Layouts,
 }
@@ -25,20 +26,20 @@ pub(crate) struct Columns {
 /// Where the columns are in values of one version.
 struct Layout {
     version: Option<u16>,
-    /// Up to the last one that is a column.
+    /// The fields up to the last one that is a column.
     fields: Vec<FieldAt>,
 }
 
 struct FieldAt {
-    /// How many bytes it always has; none: that is written in front of it.
+    /// The field's fixed length in bytes. `None` if the length varies and is written before the field.
     bytes: Option<usize>,
-    /// It is the last of the value, and has all bytes that are left.
+    /// The field is the value's last, and has all remaining bytes.
     is_last: bool,
-    /// Which part of the key it is, if it is one.
+    /// The part of the key that the field is, if it is one.
     part: Option<usize>,
 }
 
-/// A list that only grows, so that writers read it without a latch. (There are few versions of a type.)
+/// A list that only grows, so that writers read it without a latch. Types have few versions.
 #[derive(Default)]
 struct Layouts(OnceLock<Box<(Layout, Layouts)>>);
 
@@ -64,8 +65,8 @@ impl Layouts {
 }
 
 impl Columns {
-    /// The index that is asked for, with the types that its columns have in the newest version of the table's values; or why there
-    /// can be none.
+    /// Returns the requested index, with its columns' types in the newest version of the table's values. Otherwise
+    /// returns why the index cannot exist.
     pub(crate) fn resolve(asked: &IndexInfo, description: &Description) -> Result<IndexInfo, String> {
         let mut info = asked.clone();
         let shapes = Shape::all_of(description);
@@ -94,7 +95,7 @@ impl Columns {
         Ok(info)
     }
 
-    /// What makes the keys of this index, for values of no version yet.
+    /// Makes the builder of this index's keys, with no version known yet.
     pub(crate) fn new(info: &IndexInfo) -> Result<Columns, String> {
         let of = |name: &str| FieldType::named(name, &|_| false).filter(|of| of.key_type().is_some());
         let types = info.columns.iter().map(|column| {
@@ -108,7 +109,7 @@ impl Columns {
         Ok(Columns { info: info.clone(), types, layouts: Layouts::default() })
     }
 
-    /// The type of its keys, by name.
+    /// Returns the name of the type of its keys.
     pub(crate) fn key_type(&self) -> String {
         let of = match &self.types[..] {
             [of] => of.key_type(),
@@ -117,15 +118,15 @@ impl Columns {
         of.expect("types of keys")
     }
 
-    /// Learns all versions that rows may have by this description; or says why the index cannot be if there are rows of one, and has
-    /// learnt nothing. One at a time.
+    /// Learns all versions that rows may have by this description. If the index cannot have rows of one of them,
+    /// returns the reason and learns nothing. One call at a time.
     pub(crate) fn learn(&self, description: &Description) -> Result<(), String> {
         let news = self.news(description)?;
         news.into_iter().for_each(|layout| self.layouts.add(layout));
         Ok(())
     }
 
-    /// What is not known yet.
+    /// Checks that the versions not yet known could be learned.
     pub(crate) fn check(&self, description: &Description) -> Result<(), String> {
         self.news(description).map(drop)
     }
@@ -185,7 +186,7 @@ impl Columns {
         Ok(())
     }
 
-    /// What there is to know of values of this one's version, and its fields.
+    /// Returns the layout for this value's version, and the value's fields.
     fn layout_of<'v>(&self, value: &'v [u8]) -> Result<(&Layout, &'v [u8])> {
         if let Some(layout) = self.layouts.of(None) {
             return Ok((layout, value));

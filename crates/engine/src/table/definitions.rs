@@ -1,20 +1,22 @@
-//! Definitions of named types: what the catalog keeps of a table's values so that a type whose shape has changed is told.
+//! Definitions of named types. The catalog keeps those of a table's values, to detect a type whose shape has changed.
 
 use super::variants;
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// The named types that the values of a table consist of, each with its versions: what [`Value::define`](crate::Value::define) fills.
+/// The named types that a table's values contain, each with its versions. [`Value::define`](crate::Value::define)
+/// fills it.
 ///
-/// A definition is a line of text, `user 2: {name: string, age: u32}`: the type's name, its version, its shape. That of an enum has
-/// each variant with its number, `event 1: one of u8 (Created {at: u64} = 1, Closed = 2)`, and can be given further ones.
+/// A definition is a line of text: the type's name, version and shape, such as `user 2: {name: string, age: u32}`.
+/// The definition of an enum has each variant with its number, such as `event 1: one of u8 (Created {at: u64} = 1,
+/// Closed = 2)`, and more variants can be added.
 #[derive(Debug, Default)]
 pub struct Definitions {
     known: BTreeMap<(String, u16), Definition>,
-    /// What is being added is an earlier version, which is read and no longer written.
+    /// The types being added are of an earlier version, which is read and no longer written.
     is_earlier: bool,
-    /// What is being added: each consists of the next.
+    /// The types being added. Each contains the next.
     open: Vec<(String, u16)>,
     /// Two shapes under one name and version, or a type within itself.
     conflict: Option<Disagreement>,
@@ -26,16 +28,16 @@ struct Definition {
     is_written: bool,
 }
 
-/// Definitions that cannot be of one table.
+/// Definitions that cannot belong to one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disagreement {
     Shapes {
-        /// A definition that there is.
+        /// An existing definition.
         existing: String,
-        /// What the program has under the same name and version, if anything.
+        /// The program's definition under the same name and version, if it has one.
         requested: Option<String>,
     },
-    /// A type that consists of itself: its values could be nested without an end.
+    /// A type that contains itself. Its values could be nested without end.
     Recursive { name: String },
 }
 
@@ -52,8 +54,8 @@ impl Disagreement {
 }
 
 impl Definitions {
-    /// Adds a version of a type. Returns true if it was not known, or only as an earlier version: the caller then adds the types of its
-    /// fields and the versions before it, and calls [`end`](Self::end).
+    /// Adds a version of a type. Returns true if it was not known, or known only as an earlier version. The caller
+    /// then adds the types of its fields and its earlier versions, and calls [`end`](Self::end).
     pub fn add(&mut self, name: &str, version: u16, shape: String) -> bool {
         let is_written = !self.is_earlier;
         let is_news = self.note(name, version, shape, is_written);
@@ -65,7 +67,7 @@ impl Definitions {
         is_news
     }
 
-    /// All of the type that was added last, and has not ended, has been added.
+    /// Ends the type that was begun last and has not ended. All of it has been added.
     pub fn end(&mut self) {
         self.open.pop();
     }
@@ -98,7 +100,7 @@ impl Definitions {
         self.is_earlier = was_earlier;
     }
 
-    /// Those of `lines`, all of which are written; a line that is no definition is returned.
+    /// Parses `lines` as definitions that are written. Returns a line that is not a definition as the error.
     pub(crate) fn of_lines(lines: &[String]) -> Result<Definitions, String> {
         let mut definitions = Definitions::default();
         for text in lines {
@@ -108,14 +110,14 @@ impl Definitions {
         Ok(definitions)
     }
 
-    /// Those that are written, as lines.
+    /// Returns the definitions that are written, as lines.
     pub(crate) fn written(&self) -> Vec<String> {
         let written = self.known.iter().filter(|(_, definition)| definition.is_written);
         written.map(|(key, definition)| line(key, &definition.shape)).collect()
     }
 
-    /// What is left of a catalog that has the lines `existing` when no row is of an earlier version any more. (What is not known here
-    /// somebody else has added.)
+    /// Returns what remains of a catalog with the lines `existing` when no row is of an earlier version. Definitions
+    /// that are not known here were added by other programs, and stay.
     pub(crate) fn migrated(&self, existing: &[String]) -> Vec<String> {
         let kept = existing.iter().filter_map(|text| match self.known_as(text) {
             None => Some(text.clone()),
@@ -128,8 +130,8 @@ impl Definitions {
         self.with_written(kept.collect())
     }
 
-    /// What a catalog that has the lines `existing` has to have when the table is used with these types; an error if rows may be there
-    /// that these types misread. With `is_partial`, types that are missing here do not matter.
+    /// Returns what a catalog with the lines `existing` must have when the table is used with these types. Fails if
+    /// there may be rows that these types misread. With `is_partial`, missing types do not matter.
     pub(crate) fn joined(&self, existing: &[String], is_partial: bool) -> Result<Vec<String>, Disagreement> {
         if let Some(conflict) = &self.conflict {
             return Err(conflict.clone());
@@ -149,19 +151,20 @@ impl Definitions {
         Ok(self.with_written(joined))
     }
 
-    /// Whether a line is of a type of which no version is known here. Where all else agrees, values of it are in variants alone that are
-    /// not known either: what is in a struct or in a known variant is known, since its shape has that in it.
+    /// Returns true if a line is of a type of which no version is known here. If everything else agrees, its values
+    /// are only in variants that are also unknown. The contents of a struct or a known variant are known, because its
+    /// shape includes them.
     fn is_beyond(&self, text: &str) -> bool {
         split(text).is_some_and(|(name, ..)| !self.known.keys().any(|(known, _)| known == name))
     }
 
-    /// The definition here of the type and version that a line is of.
+    /// Returns the definition here of a line's type and version.
     fn known_as(&self, text: &str) -> Option<(&(String, u16), &Definition)> {
         let (name, version, _) = split(text)?;
         self.known.get_key_value(&(name.into(), version))
     }
 
-    /// These lines, and those that are written and of none of them.
+    /// Adds to these lines the written definitions that none of them is of.
     fn with_written(&self, mut lines: Vec<String>) -> Vec<String> {
         let head = |text: &str| split(text).map(|(name, version, _)| (name.to_owned(), version));
         let is_new = |own: &String| !lines.iter().any(|text| head(text) == head(own));
@@ -176,7 +179,7 @@ fn line((name, version): &(String, u16), shape: &str) -> String {
     format!("{name} {version}: {shape}")
 }
 
-/// Name, version and shape.
+/// Splits a definition into name, version and shape.
 pub(super) fn split(line: &str) -> Option<(&str, u16, &str)> {
     let (head, shape) = line.split_once(": ")?;
     let (name, digits) = head.rsplit_once(' ')?;
@@ -203,7 +206,7 @@ mod tests {
         all.iter().map(|line| (*line).to_owned()).collect()
     }
 
-    /// A shape may not change under its version, be it in the catalog or within a program.
+    /// Proves that a shape may not change under its version, in the catalog or within a program.
     #[test]
     fn one_shape_for_each_version() {
         let existing = lines(&["user 1: {name: string}"]);
@@ -218,7 +221,8 @@ mod tests {
         assert!(twice.joined(&[], false).is_err());
     }
 
-    /// A version is added beside those that rows may still have, all of which the program has to know.
+    /// Proves that a version is added beside those that rows may still have, and that the program must know all of
+    /// them.
     #[test]
     fn versions_add_up() {
         let existing = lines(&["user 1: {name: string}"]);
@@ -238,7 +242,8 @@ mod tests {
         assert!(both.add("user", 1, "{name: string}".into()), "written after all");
     }
 
-    /// A type that consists of itself, by way of others, is told; one that is there twice is not.
+    /// Proves that a type that contains itself, directly or through others, is detected, and a type that occurs twice
+    /// is not.
     #[test]
     fn types_within_themselves() {
         let mut definitions = Definitions::default();
@@ -252,7 +257,8 @@ mod tests {
         assert_eq!(definitions.joined(&[], false).unwrap_err(), told);
     }
 
-    /// Variants are added under the same version, by whichever program; what is known of one may not change.
+    /// Proves that variants are added under the same version, by whichever program, and that a known variant may not
+    /// change.
     #[test]
     fn variants_add_up() {
         let event = |shape: &str| {
@@ -278,7 +284,7 @@ mod tests {
         assert_eq!(changed.joined(&more, true).unwrap_err(), told);
     }
 
-    /// What comes from a file is a definition or is not.
+    /// Proves that lines from a file are read back if they are definitions, and refused otherwise.
     #[test]
     fn lines_are_read_back() {
         let texts =

@@ -1,53 +1,53 @@
-//! What can change of a table without its rows: what it is called, the names of its types, their definitions, its secondary indexes
-//! by columns, whether it is in use.
+//! The properties of a table that can change without its rows: its name, the names of its types, their definitions,
+//! its secondary indexes by columns, and whether it is in use.
 
 use super::key::Key;
 use super::value::Value;
 use std::fmt;
 
-/// What a table is called and what its rows are said to be.
+/// A table's name and the types of its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) name: String,
     /// The types of keys and values, by name.
     pub(crate) types: (String, String),
-    /// Definitions of the named types that values consist of, as lines in order.
+    /// Definitions of the named types in values, as lines in order.
     pub(crate) definitions: Vec<String>,
     pub(crate) state: TableState,
     /// Secondary indexes by columns, in the order in which they were declared.
     pub(crate) indexes: Vec<IndexInfo>,
 }
 
-/// A secondary index by columns, as the database keeps it: see [`Database::index_on`](crate::Database::index_on).
+/// A secondary index by columns, which the database keeps: see [`Database::index_on`](crate::Database::index_on).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexInfo {
-    /// What it is called.
+    /// The index's name.
     pub name: String,
-    /// Whether no two rows may have the same key.
+    /// True if no two rows may have the same key.
     pub is_unique: bool,
-    /// The columns that make its keys, in order.
+    /// The columns that make the keys, in order.
     pub columns: Vec<IndexColumn>,
 }
 
-/// A column by which there is an index.
+/// A column of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexColumn {
-    /// The field's name in the table's values; in tuples its number.
+    /// The field's name in the table's values, or its number in tuples.
     pub name: String,
-    /// Its type there: `string`, `option of u32`, …
+    /// The field's type: `string`, `option of u32`, …
     pub type_name: String,
 }
 
 impl IndexInfo {
-    /// An index of this name, by columns of which the types are not known yet.
+    /// Describes an index of this name, by columns whose types are not known yet.
     pub fn new(name: impl Into<String>, columns: &[&str], is_unique: bool) -> IndexInfo {
         let column = |name: &&str| IndexColumn::new(*name, "");
         IndexInfo { name: name.into(), is_unique, columns: columns.iter().map(column).collect() }
     }
 
-    /// Whether both are by the same columns, whatever is known of their types, in the same way.
+    /// Returns true if both have the same columns and uniqueness, whatever is known of the columns' types.
     pub(crate) fn is_as(&self, other: &IndexInfo) -> bool {
         let (one, another) = (self.columns.iter(), other.columns.iter());
         self.is_unique == other.is_unique && one.map(|of| &of.name).eq(another.map(|of| &of.name))
@@ -55,13 +55,13 @@ impl IndexInfo {
 }
 
 impl IndexColumn {
-    /// A column of this name, of a type of this name.
+    /// Describes a column of this name, of a type of this name.
     pub fn new(name: impl Into<String>, type_name: impl Into<String>) -> IndexColumn {
         IndexColumn { name: name.into(), type_name: type_name.into() }
     }
 }
 
-/// What it is an index by: `unique by (city, name)`.
+/// Shows uniqueness and columns: `unique by (city, name)`.
 impl fmt::Display for IndexInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
@@ -69,25 +69,25 @@ impl fmt::Display for IndexInfo {
     }
 }
 
-/// Whether a table is in use.
+/// The state of a table: in use, cleared or dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TableState {
     #[default]
     InUse,
-    /// It has no rows from now on, and those that are still in memory are being deleted.
+    /// The table has no rows from now on. Rows that are still in memory are being deleted.
     Cleared,
-    /// As `Cleared`, and no rows come any more. Its name is free; its number is not given again.
+    /// As `Cleared`, and no rows are added. The table's name is free. Its number is not used again.
     Dropped,
 }
 
 impl Description {
-    /// Of a table of this name for these types.
+    /// Describes a table of this name with these types.
     pub(crate) fn of<K: Key, V: Value + ?Sized>(name: &str) -> Description {
         let types = (K::type_name(), V::type_name());
         Description { name: name.into(), types, ..Description::default() }
     }
 
-    /// Returns true if the table is called so.
+    /// Returns true if the table has this name and was not dropped.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.state != TableState::Dropped && self.name == name
     }

@@ -1,4 +1,4 @@
-//! Errors of operations in a small, `Copy` form, for the way through futures and slots.
+//! Errors of operations in a small, `Copy` form, for their way through futures and slots.
 
 use super::{KEY_BYTES_MAX, KEY_OF_EIGHT};
 use crate::cc::{Abort, Refused};
@@ -14,20 +14,20 @@ pub(crate) enum Fault {
     WrongDatabase,
     /// The table was dropped.
     Dropped,
-    /// Some rows of the table are left that were to be deleted.
+    /// Some rows of the table that were to be deleted are left.
     Uncleared,
     ReadOnly,
     KeyTooLong {
         bytes: usize,
     },
-    /// In a table whose keys have eight bytes.
+    /// A key of another length, in a table whose keys have eight bytes.
     KeyNotOfEight {
         bytes: usize,
     },
     ValueTooLong {
         bytes: usize,
     },
-    /// An update that was left for the commit has failed; its error is with the transaction.
+    /// An update that was left for the commit has failed. Its error is with the transaction.
     Update,
 }
 
@@ -47,7 +47,7 @@ impl From<Abort> for Error {
             Abort::WriteConflict | Abort::Unserializable | Abort::WaitTimeout | Abort::Deadlock => {
                 Error::Conflict
             }
-            // (What is refused at commit is explained by the engine.)
+            // The engine explains what is refused at the commit.
             Abort::OutOfMemory | Abort::Unlogged(_) => Error::Closed,
         }
     }

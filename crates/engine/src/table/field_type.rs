@@ -1,6 +1,7 @@
-//! Types of fields by their names, as the catalog has them: how long a field is in a value's bytes, and what it is as a part of a key.
+//! Types of fields by their names in the catalog: a field's length in a value's bytes, and its form as a part of a
+//! key.
 //!
-//! Invariant: where a type of fields is one of keys, `encode` makes of the bytes that it has in a value those that it has in a key.
+//! Invariant: if a type of fields is a type of keys, `encode` turns its bytes in a value into its bytes in a key.
 
 use super::fields::{OwnedField, take_field};
 use super::key::{AsKey, Key};
@@ -9,25 +10,25 @@ use super::variants::split;
 use crate::error::{Error, Result};
 use std::time::Duration;
 
-/// Longer names of types are not looked into: they come from files.
+/// Longer names of types are refused, because they come from files.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// A type that fields have.
+/// The type of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum FieldType {
     Simple(&'static Simple),
-    /// This many bytes, the same in keys and in values.
+    /// A type with this many bytes, the same in keys and in values.
     Bytes(String, usize),
     Option(Box<FieldType>),
     Tuple(Vec<FieldType>),
-    /// One that is no key, and how long it always is, if it is.
+    /// A type that is no key, and its fixed length if it has one.
     NoKey(Option<usize>),
 }
 
-/// Appends what a field is in a key, of which it is the last part or not.
+/// Appends a field's form in a key. The flag: whether it is the last part of the key.
 type Encode = fn(&[u8], bool, &mut Vec<u8>) -> Result<()>;
 
-/// A type that consists of no others.
+/// A type that contains no others.
 #[derive(Debug)]
 pub(crate) struct Simple {
     name: &'static str,
@@ -43,7 +44,7 @@ const fn simple<T: OwnedField + Key>() -> Simple {
     Simple { name: <T as Value>::NAME, bytes: T::BYTES, encode }
 }
 
-/// As `simple`, read where they lie.
+/// Like `simple`, for types that are read in place.
 const STRING: Simple = Simple {
     name: <str as Value>::NAME,
     bytes: None,
@@ -79,16 +80,17 @@ static SIMPLE: [Simple; 15] = [
     BYTES,
 ];
 
-/// Types with features, known here also without those: a tool need not have them. The same in keys and in values (`fixed.rs`).
+/// Types with features. They are known here even without the features, because a tool need not have them. They have
+/// the same bytes in keys and in values (`fixed.rs`).
 const OPAQUE: [(&str, usize); 5] =
     [("uuid", 16), ("timestamp", 12), ("date", 6), ("time", 7), ("datetime", 13)];
 
-/// Types that are no keys, and how long they are.
+/// Types that are no keys, with their lengths.
 const NO_KEYS: [(&str, Option<usize>); 4] =
     [("f32", Some(4)), ("f64", Some(8)), ("nothing", Some(0)), ("serde", None)];
 
 impl FieldType {
-    /// The type of this name. `is_struct`: whether one is a struct with a definition.
+    /// Returns the type of this name. `is_struct` returns true for the name of a struct with a definition.
     pub(crate) fn named(name: &str, is_struct: &dyn Fn(&str) -> bool) -> Option<FieldType> {
         if name.len() > NAME_BYTES_MAX {
             return None;
@@ -117,7 +119,8 @@ impl FieldType {
         opaque.or_else(no_key).or_else(array).or_else(|| is_struct(name).then_some(FieldType::NoKey(None)))
     }
 
-    /// How many bytes each value has as a field; none: that varies, and is written in front of it.
+    /// Returns the fixed length of each value as a field. `None` if the length varies and is written before the
+    /// field.
     pub(crate) fn bytes(&self) -> Option<usize> {
         match self {
             FieldType::Simple(of) => of.bytes,
@@ -130,7 +133,7 @@ impl FieldType {
         }
     }
 
-    /// What keys of it are called; none: it is no type of keys.
+    /// Returns the name of its keys. `None` if it is no type of keys.
     pub(crate) fn key_type(&self) -> Option<String> {
         match self {
             FieldType::Simple(of) => Some(of.name.into()),
@@ -141,7 +144,7 @@ impl FieldType {
         }
     }
 
-    /// Appends to a key what a field with these bytes is there.
+    /// Appends to a key the key form of a field with these bytes.
     pub(crate) fn encode(&self, mut bytes: &[u8], last: bool, out: &mut Vec<u8>) -> Result<()> {
         match self {
             FieldType::Simple(of) => return (of.encode)(bytes, last, out),
@@ -168,13 +171,13 @@ impl FieldType {
     }
 }
 
-/// What keys are called that are tuples of these; none: they are no keys.
+/// Returns the name of keys that are tuples of these types. `None` if such tuples are no keys.
 pub(crate) fn tuple_of(parts: &[FieldType]) -> Option<String> {
     let parts: Option<Vec<_>> = parts.iter().map(FieldType::key_type).collect();
     Some(format!("({})", parts?.join(", ")))
 }
 
-/// The names of the types in a tuple of values.
+/// Returns the names of the types in a tuple of values.
 pub(crate) fn parts_of_tuple(name: &str) -> Option<impl Iterator<Item = &str>> {
     name.strip_prefix("fields (")?.strip_suffix(')').map(split)
 }
@@ -184,7 +187,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A value's bytes become the bytes that the same value has as a key, at the end of a key and in front of others.
+    /// Checks that a value's bytes become the bytes of the same value as a key, at the end of a key and before other
+    /// parts.
     fn check<T: OwnedField + Key>(value: &T) {
         let (field, no_struct) = (<T as Value>::type_name(), |_: &str| false);
         let of = FieldType::named(&field, &no_struct).expect("it is known");
@@ -214,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// Proves that what is extracted is what the key of the column's type is, for every type of keys.
+        /// Proves that an extracted key equals the key of the column's type, for every type of keys.
         #[test]
         fn fields_as_keys(
             a: (u8, i8, u16, i16, u32, i32), b: (u64, i64, u128, i128, bool, char), of: Duration,
@@ -245,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Proves that types with features are encoded as they are by those that know them.
+    /// Proves that types with features are encoded in the same way as by the crates that define them.
     #[test]
     #[cfg(all(feature = "uuid", feature = "jiff"))]
     fn types_with_features() {
@@ -257,7 +261,7 @@ mod tests {
         check(&day.at(7, 58, 0, 1));
     }
 
-    /// Proves that names that are none are told from those that are, and what is no key from what is one.
+    /// Proves that valid names are told from invalid ones, and types of keys from other types.
     #[test]
     fn names() {
         let is_struct = |name: &str| name == "user";

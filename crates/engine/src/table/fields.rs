@@ -1,48 +1,49 @@
-//! Tuples, lists and options as values: their fields one after another, each but the last one of a tuple behind its length in four
-//! bytes, little-endian, unless the type says how long it always is; an option is a byte (0 for none, 1) and what it holds.
+//! Tuples, lists and options as values. A tuple or list has its fields one after another. Each field has its length
+//! before it in four bytes, little-endian, except the last field of a tuple and fields of a type with a fixed length.
+//! An option is a byte (0 for none, 1) and its content.
 
 use super::definitions::Definitions;
 use super::value::Value;
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 
-/// A value that can be part of another one: in any place, not only where its bytes are aligned as those of
-/// [`Plain`](crate::Plain) have to be.
+/// A value that can be part of another value, in any place. Its bytes need not be aligned, unlike those of
+/// [`Plain`](crate::Plain).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a tuple or an option in values",
     note = "fields are the types of values that have a size, but for `Plain`, which has to be aligned: `String` rather than `str`"
 )]
 pub trait Field: Value + Sized {
-    /// The length of every encoded value; `None` if it varies.
+    /// The length of every encoded value. `None` if it varies.
     const BYTES: Option<usize>;
 }
 
-/// A field whose values a program holds as they are: of structs and variants for which [`Value`] is derived, and in `Vec`s.
+/// A field whose values a program holds directly: in structs and variants that derive [`Value`], and in `Vec`s.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a struct or an element of a `Vec` in values",
     note = "such fields are numbers of a known size, `bool`, `char`, `String`, `[u8; N]`, `Option`s, tuples and `Vec`s of these, and types with `#[derive(Value)]`",
     note = "in a struct, `#[braid(serde)]` in front of a field lets it have any type that serde knows"
 )]
 pub trait OwnedField: Field {
-    /// What is given to a write of this value.
+    /// Returns the input for a write of this value.
     fn input(&self) -> Self::Input<'_>;
     /// Decodes a value.
     fn read(bytes: &[u8]) -> Result<Self>;
 
-    /// Whether all in it is of the newest version of its type.
+    /// Returns true if everything in it is of the newest version of its type.
     #[doc(hidden)]
     fn is_newest(_: &[u8]) -> Result<bool> {
         Ok(true)
     }
-    /// A list is a byte string: of `u8` alone.
+    /// A list of this type is a byte string. True only for `u8`.
     #[doc(hidden)]
     const IS_BYTE: bool = false;
-    /// The bytes of a list of bytes.
+    /// Returns the bytes of a list of bytes.
     #[doc(hidden)]
     fn as_bytes(_: &[Self]) -> &[u8] {
         unreachable!("asked of bytes alone")
     }
-    /// The list of these bytes.
+    /// Returns the list with these bytes.
     #[doc(hidden)]
     fn of_bytes(_: &[u8]) -> Vec<Self> {
         unreachable!("asked of bytes alone")
@@ -158,7 +159,7 @@ impl<V: OwnedField> OwnedField for Option<V> {
     }
 }
 
-/// Copied when it is read. (`[u8]` is read where it lies.)
+/// Copied when it is read. (`[u8]` is read in place.)
 impl<V: OwnedField> Value for Vec<V> {
     const NAME: &'static str = if V::IS_BYTE { "bytes" } else { "list" };
     fn type_name() -> String {
@@ -213,7 +214,7 @@ impl<V: OwnedField> OwnedField for Vec<V> {
     }
 }
 
-/// Appends a field behind which others follow.
+/// Appends a field that is followed by others.
 pub(super) fn push<V: Field>(input: V::Input<'_>, out: &mut Vec<u8>) -> Result<()> {
     let encoded = V::encode(input)?;
     let bytes: &[u8] = encoded.as_ref();
@@ -234,7 +235,7 @@ pub(super) fn take<'b, V: Field>(bytes: &mut &'b [u8]) -> Result<&'b [u8]> {
     take_field(V::BYTES, V::NAME, bytes)
 }
 
-/// The same of a type of which is known how long its encoded values always are, if they are, and its name.
+/// Takes a field like [`take`], given its type's name and fixed length, if it has one.
 #[inline]
 pub(super) fn take_field<'b>(
     always: Option<usize>,
@@ -251,7 +252,7 @@ pub(super) fn take_field<'b>(
     length.and_then(|length| bytes.split_off(..length)).ok_or(malformed)
 }
 
-/// How many bytes all of them have together.
+/// Returns the length of all fields together. `None` if a length varies.
 const fn sum(fields: &[Option<usize>]) -> Option<usize> {
     let (mut at, mut sum) = (0, 0);
     while at < fields.len() {

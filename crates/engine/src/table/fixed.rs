@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Makes a type one of keys and of values. `$to`: its `$bytes` bytes; `$from`: the value that bytes are, if they are one.
+/// Makes a type one of keys and values. `$to`: its `$bytes` bytes. `$from`: the value with these bytes, if there is
+/// one.
 macro_rules! fixed {
     ($type:ty, $bytes:literal, $name:literal, $to:expr, $from:expr) => {
         impl $crate::table::Key for $type {

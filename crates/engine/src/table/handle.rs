@@ -31,8 +31,8 @@ impl<K, V: ?Sized> fmt::Debug for Table<K, V> {
 }
 
 impl<K, V: ?Sized> Table<K, V> {
-    /// The table, for as long as its database is held, unless nothing may be done with it. Ids are never used twice, so equal
-    /// ids mean that the table is one of this very database's, and alive.
+    /// Returns the table, for as long as its database is held. Fails if nothing may be done with the table. Ids are
+    /// never used twice, so equal ids mean that the table belongs to this very database, and is alive.
     #[inline(always)]
     pub(crate) fn inner(&self, database: u64) -> Result<&TableInner, Fault> {
         let inner = self.of_database(database)?;
@@ -40,7 +40,7 @@ impl<K, V: ?Sized> Table<K, V> {
         Ok(inner)
     }
 
-    /// As `inner`, whatever may be done with the table.
+    /// Returns the table like `inner`, whatever may be done with it.
     #[inline(always)]
     pub(crate) fn of_database(&self, database: u64) -> Result<&TableInner, Fault> {
         if self.database != database {
@@ -52,15 +52,15 @@ impl<K, V: ?Sized> Table<K, V> {
 }
 
 impl TableInner {
-    /// A handle to it with these types, whatever its own are: a fixed8 table's keys can be had as `u64`, those of
-    /// others as bytes; values as bytes.
+    /// Returns a handle with these types, whatever the table's own types are. The keys of a fixed8 table can be
+    /// `u64`, those of other tables bytes. Values are bytes.
     pub(crate) fn handle<K, V: ?Sized>(&self, database: u64) -> Table<K, V> {
         Table { inner: NonNull::from(self), database, types: PhantomData }
     }
 }
 
-/// An index of one table with keys `K` and values `V`, by keys `I`; made by [`Database::index`], [`Database::index_on`] and
-/// their unique forms. `Copy`, so closures can capture it.
+/// An index of one table with keys `K` and values `V`, by keys `I`. Made by [`Database::index`],
+/// [`Database::index_on`] and their unique forms. `Copy`, so closures can capture it.
 ///
 /// [`Database::index`]: crate::Database::index
 /// [`Database::index_on`]: crate::Database::index_on
@@ -92,7 +92,7 @@ impl<I, K, V: ?Sized> Index<I, K, V> {
         Index { inner: NonNull::from(inner), database, types: PhantomData }
     }
 
-    /// The index, for as long as its database is held: as [`Table`]'s.
+    /// Returns the index, for as long as its database is held, like [`Table`]'s.
     #[inline(always)]
     pub(crate) fn inner(&self, database: u64) -> Result<&IndexInner, Fault> {
         if self.database != database {

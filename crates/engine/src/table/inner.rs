@@ -19,29 +19,30 @@ use std::fmt;
 /// A table as the engine sees it.
 pub(crate) struct TableInner {
     pub(crate) index: TableIndex,
-    /// Address of record 0: a record is found by arithmetic alone.
+    /// The address of record 0. A record's address is computed from it alone.
     records: *const Record,
-    /// Maintained by every write of a row.
+    /// Every write of a row maintains these indexes.
     pub(crate) indexes: Indexes,
     pub(crate) kind: TableKind,
-    /// Changed by one thread at a time, which has the list of tables.
+    /// Changed by one thread at a time, the holder of the list of tables.
     description: Mutex<Description>,
-    /// Of the version with the longest value that was written since the table was opened, up to [`VERSION_BYTES_MAX`] of that.
+    /// The size of the version with the longest value written since the table was opened, up to [`VERSION_BYTES_MAX`]
+    /// of that value.
     version_bytes: AtomicU32,
     /// An [`Allowed`].
     allowed: AtomicU32,
 }
 
-/// What transactions may do with the rows of a table. Between `Writes` and `FrozenReads` it goes by way of `Reads`: each step is
-/// taken when all transactions have ended that may have gone by the one before. Likewise rows are deleted for good when all
-/// have ended that have begun before nothing was allowed.
+/// The access of transactions to the rows of a table. The way between `Writes` and `FrozenReads` leads through
+/// `Reads`. Each step is taken when all transactions that may have acted on the previous state have ended. Similarly,
+/// rows are deleted for good when all transactions that began before `Nothing` have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Allowed {
     Writes,
     /// Reads, which are tracked.
     Reads,
-    /// Reads that need no concurrency control: no transaction that writes is open.
+    /// Reads without concurrency control. No transaction that writes is open.
     FrozenReads,
     /// Nothing for the moment: all rows are being deleted.
     Nothing,
@@ -52,7 +53,7 @@ pub(crate) enum Allowed {
 }
 
 impl Allowed {
-    /// What transactions may do with a table in this state when it is opened.
+    /// Returns what transactions may do with a table that has this state when it is opened.
     pub(crate) fn of(state: TableState) -> Allowed {
         match state {
             TableState::InUse => Allowed::Writes,
@@ -68,7 +69,7 @@ const FROZEN_READS: u32 = Allowed::FrozenReads as u32;
 const NOTHING: u32 = Allowed::Nothing as u32;
 const UNCLEARED: u32 = Allowed::NothingUncleared as u32;
 
-/// What is asked for of a version ahead, at most: longer values are read in order, which processors see.
+/// The most bytes of a version to prefetch. Longer values are read in order, which processors detect.
 const VERSION_BYTES_MAX: usize = 1024;
 
 // SAFETY: `records` is an address in the records' slab; records are Sync.
@@ -77,13 +78,13 @@ unsafe impl Send for TableInner {}
 unsafe impl Sync for TableInner {}
 
 impl TableInner {
-    /// The memory of record `id`. Pure arithmetic.
+    /// Returns the memory of record `id`, by arithmetic alone.
     #[inline(always)]
     pub(crate) fn record(&self, id: RecordId) -> *const Record {
         self.records.wrapping_add(id.0 as usize)
     }
 
-    /// The id of the record with this memory.
+    /// Returns the id of the record with this memory.
     #[inline(always)]
     pub(crate) fn id(&self, record: *const Record) -> RecordId {
         let id = (record.addr() - self.records.addr()) / size_of::<Record>();
@@ -94,12 +95,12 @@ impl TableInner {
 
 // ---- what it is called
 impl TableInner {
-    /// What it is called, and what its rows are said to be.
+    /// Returns the table's name and the types of its rows.
     pub(crate) fn description(&self) -> MutexGuard<'_, Description> {
         lock(&self.description)
     }
 
-    /// What it is called.
+    /// Returns the table's name.
     #[cold]
     pub(crate) fn name(&self) -> String {
         self.description().name.clone()
@@ -108,13 +109,13 @@ impl TableInner {
 
 // ---- what versions are like
 impl TableInner {
-    /// Bytes of a version that are worth being asked for when it is about to be read: 0 before anything was written.
+    /// Returns how many bytes of a version to prefetch before it is read. 0 before anything was written.
     #[inline(always)]
     pub(crate) fn version_bytes(&self) -> usize {
         self.version_bytes.load(Ordering::Relaxed) as usize // a hint
     }
 
-    /// A value of this length is written.
+    /// Records that a value of this length is written.
     #[inline(always)]
     pub(crate) fn note_value(&self, length: usize) {
         let bytes = Version::bytes_for(length.min(VERSION_BYTES_MAX));
@@ -126,16 +127,16 @@ impl TableInner {
 
 // ---- whether rows are read and written
 impl TableInner {
-    /// Reads need not be tracked: no row changes until the transaction has ended.
+    /// Returns true if reads need not be tracked: no row changes until the transaction has ended.
     #[inline(always)]
     pub(crate) fn is_frozen(&self) -> bool {
         self.allowed() == Allowed::FrozenReads
     }
 
-    /// What transactions may do now.
+    /// Returns what transactions may do now.
     #[inline(always)]
     pub(crate) fn allowed(&self) -> Allowed {
-        // Acquire: pairs with the Release in `allow`: all that was written before is there.
+        // Acquire: pairs with the Release in `allow`: everything written before is visible.
         match self.allowed.load(Ordering::Acquire) {
             WRITES => Allowed::Writes,
             READS => Allowed::Reads,
@@ -146,7 +147,7 @@ impl TableInner {
         }
     }
 
-    /// Refuses operations that are made by a handle while nothing is allowed.
+    /// Refuses operations through a handle while nothing is allowed.
     #[inline(always)]
     pub(crate) fn check_usable(&self) -> Result<(), Fault> {
         // Acquire: as in `allowed`.
@@ -162,8 +163,8 @@ impl TableInner {
         }
     }
 
-    /// Refuses a write of a row while only reads are allowed. (Where nothing is, a handle has been refused, and it is the table's own
-    /// deletion of all rows.)
+    /// Refuses a write of a row while only reads are allowed. While nothing is allowed, handles are refused already,
+    /// and the write is the table's own deletion of all rows.
     #[inline(always)]
     pub(crate) fn check_writable(&self) -> Result<()> {
         match self.allowed() {
@@ -173,7 +174,7 @@ impl TableInner {
         }
     }
 
-    /// Lets transactions do this with the rows of the table and the entries of its indexes.
+    /// Sets what transactions may do with the rows of the table and the entries of its indexes.
     pub(crate) fn allow(&self, allowed: Allowed) {
         let entries = self.indexes.iter().map(|index| &index.entries);
         for table in entries.chain([self]) {
@@ -184,8 +185,8 @@ impl TableInner {
 
 // ---- places for records
 impl TableInner {
-    /// The place of a new record: where records' ids are noted elsewhere as well, one that served this table before,
-    /// if there is one.
+    /// Returns the place of a new record. If records' ids are also kept elsewhere, it is a place that served this
+    /// table before, if there is one.
     #[inline(always)]
     pub(crate) fn allocate(&self, records: &Slab) -> std::result::Result<RecordId, OutOfMemory> {
         if !self.indexes.is_empty()
@@ -196,10 +197,10 @@ impl TableInner {
         records.allocate().map(RecordId)
     }
 
-    /// Takes back the place of a record that came to nothing.
+    /// Takes back the place of a record that was never used.
     ///
     /// # Safety
-    /// From `allocate`, and never published.
+    /// The place is from `allocate`, and was never published.
     #[cold]
     pub(crate) unsafe fn free(&self, records: &Slab, id: RecordId) {
         match self.index.kept().is_on() {
@@ -211,18 +212,19 @@ impl TableInner {
 }
 
 impl TableInner {
-    /// Lets the places that were kept for records of this table serve all tables: it is dropped.
+    /// Frees the places that were kept for records of this table for all tables, because the table is dropped.
     pub(crate) fn release_places(&self, records: &Slab) {
         for id in self.index.kept().switch_off() {
-            // SAFETY: no index names it, and all transactions have ended that may follow an entry of a secondary index to it.
+            // SAFETY: no index names it, and all transactions have ended that may follow an entry of a secondary
+            // index to it.
             unsafe { records.free(id.0) };
         }
     }
 }
 
 impl TableInner {
-    /// An empty table of this number, for the records of `records`. `loses_stamps` plants an error: inserts do not mark the
-    /// ranges that they change.
+    /// Makes an empty table of this number, for the records of `records`. `loses_stamps` plants an error: inserts do
+    /// not mark the ranges that they change.
     pub(crate) fn new(
         nodes: &Nodes,
         records: &Slab,
@@ -243,33 +245,34 @@ impl TableInner {
         Ok(TableInner { index, records, indexes, kind, description, version_bytes, allowed })
     }
 
-    /// The table's place in the database's list.
+    /// Returns the table's place in the database's list.
     pub(crate) fn number(&self) -> u32 {
         self.index.number()
     }
 
-    /// Appends the bytes by which the index orders a row with this key: the key itself, if the index has an order of keys.
+    /// Appends the bytes by which the index orders a row with this key. That is the key itself if the index has an
+    /// order of keys.
     pub(crate) fn push_order(&self, key: &[u8], order: &mut Vec<u8>) {
         self.index.order_of(&index_key(key), order);
     }
 
-    /// How many of such bytes may make a bound of the ranges that `touched` tells apart, if that is limited.
+    /// Returns how many of these bytes a bound of the ranges in `touched` may have, if that is limited.
     pub(crate) fn bound_bytes_max(&self) -> usize {
         self.index.bound_bytes_max()
     }
 
-    /// Which ranges of its keys were changed.
+    /// Returns the ranges of its keys that were changed.
     pub(crate) fn touched(&self) -> &Touched {
         self.index.touched()
     }
 }
 
-/// Appends the encoded index key of a row with this key and value, if the index has it: a typed function under the
-/// types' encodings, so that writes of bytes maintain indexes as well. Foreign code: it may panic.
+/// Appends the encoded index key of a row with this key and value, if the index has the row. It is a typed function
+/// below the types' encodings, so that writes of bytes also maintain indexes. Foreign code: it may panic.
 pub(crate) type Extract = Box<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> Result<bool> + Send + Sync>;
 
-/// A function of the program, as far as one can be told from another: by its type, which each closure in the program's text has for
-/// itself, whatever it has captured.
+/// The identity of a function of the program: its type. Each closure in the program's text has a type of its own,
+/// whatever it has captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     id: TypeId,
@@ -288,35 +291,35 @@ impl fmt::Display for Function {
     }
 }
 
-/// Indexes of a table: an entry's change has a bit of a word.
+/// The most indexes of a table. A change of an index's entry has one bit of a word.
 pub(crate) const INDEXES_MAX: usize = 32;
 
-/// What a projection has of a table.
+/// A projection's part of a table.
 pub(crate) trait ProjectionPart: Any + Send + Sync {
-    /// Gives the memory of the columns back, as soon as no scan uses them.
+    /// Frees the memory of the columns as soon as no scan uses them.
     fn discard(&self);
 }
 
 /// An index as the engine sees it.
 pub(crate) struct IndexInner {
-    /// The entries, as a table that the database's list does not have.
+    /// The entries, as a table that is not in the database's list.
     pub(crate) entries: TableInner,
-    /// The table that it is an index of. Holds the index, so it is alive.
+    /// The table that it is an index of. The table holds the index, so it is alive.
     pub(crate) base: *const TableInner,
     pub(crate) name: String,
     /// The type of its keys, by name.
     pub(crate) key_type: String,
     pub(crate) is_unique: bool,
     pub(crate) extract: Extract,
-    /// The columns that its keys are made of by `extract`, where the database keeps the index.
+    /// The columns that `extract` makes the keys of, if the database keeps the index.
     pub(crate) columns: Option<Arc<Columns>>,
     /// The function that `extract` calls, if the index's name stands for that function alone.
     pub(crate) function: Option<Function>,
-    /// It has no entries: a projection's part, whose type is the projection's own.
+    /// Set if this is a projection's part, which has no entries. The projection knows its type.
     pub(crate) projection: Option<Arc<dyn ProjectionPart>>,
-    /// The first snapshot that sees all entries; or [`BUILDING`], or [`DEAD`].
+    /// The first snapshot that sees all entries, or [`BUILDING`], or [`DEAD`].
     pub(crate) readable_from: AtomicU64,
-    /// Declared before it.
+    /// The index declared before this one.
     pub(crate) next: AtomicPtr<IndexInner>,
 }
 // SAFETY: the pointers lead to a table and an index that live as long as the database, and are shared.
@@ -324,9 +327,9 @@ unsafe impl Send for IndexInner {}
 // SAFETY: as above.
 unsafe impl Sync for IndexInner {}
 
-/// Writers maintain the index, nobody reads it yet.
+/// Writers maintain the index, and no transaction reads it yet.
 pub(crate) const BUILDING: u64 = u64::MAX;
-/// It could not be built, and serves nobody.
+/// The index could not be built, and is not used.
 pub(crate) const DEAD: u64 = u64::MAX - 1;
 
 impl IndexInner {
@@ -334,7 +337,8 @@ impl IndexInner {
         self.readable_from.load(Ordering::Relaxed) == DEAD // a caller that takes it for alive does too much, and no harm
     }
 
-    /// Whether a transaction with this snapshot finds everything by it. If not, one that begins now will.
+    /// Fails unless a transaction with this snapshot finds everything by the index. If it does not, a transaction
+    /// that begins now does.
     pub(crate) fn check_snapshot(&self, snapshot: u64) -> Result<(), Fault> {
         // Acquire: pairs with the Release in `serve`.
         match snapshot >= self.readable_from.load(Ordering::Acquire) {
@@ -348,7 +352,7 @@ impl IndexInner {
         self.readable_from.store(from, Ordering::Release); // pairs with the Acquire in `check_snapshot`
     }
 
-    /// The rows of its table are gone: what is known of them elsewhere goes, too.
+    /// Forgets what is known elsewhere of the rows of its table, because the rows are gone.
     pub(crate) fn forget_rows(&self) {
         if let Some(projection) = &self.projection {
             projection.discard();
@@ -360,13 +364,13 @@ impl IndexInner {
     }
 }
 
-/// The indexes of a table, the newest first. One that is taken out of the list stays where it is, since handles and those who go through the
-/// list lead to it.
+/// The indexes of a table, newest first. An index that is taken out of the list stays in memory, because handles and
+/// walks of the list still refer to it.
 pub(crate) struct Indexes {
     newest: AtomicPtr<IndexInner>,
     /// Indexes and projections that were taken out. Locked while the list changes.
     retired: Mutex<Retired>,
-    /// Held while one is declared, until it is built.
+    /// Held from the declaration of an index until it is built.
     declaring: Mutex<()>,
 }
 
@@ -376,13 +380,13 @@ impl Indexes {
         Indexes { newest, retired: Mutex::default(), declaring: Mutex::new(()) }
     }
 
-    /// No index was ever declared. The one look that writes of other tables take.
+    /// Returns true if no index was ever declared. Writes of tables without indexes make only this check.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.newest.load(Ordering::Relaxed).is_null() // followed by `iter`, if at all
     }
 
-    /// Those that there are now.
+    /// Returns the present indexes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &IndexInner> {
         // Acquire: pairs with the Release in `push`.
         let follow = |link: &AtomicPtr<IndexInner>| {
@@ -393,13 +397,13 @@ impl Indexes {
         std::iter::successors(follow(&self.newest), move |index| follow(&index.next))
     }
 
-    /// The number of indexes and projections that serve or are being built.
+    /// Returns the number of indexes and projections that serve or are being built.
     pub(crate) fn alive(&self) -> usize {
         self.iter().filter(|index| !index.is_dead()).count()
     }
 
-    /// Takes an index out of the list that is dead, and has no entries. (The last one stays: what was written while there was an index has
-    /// left places that only a table with indexes uses again.)
+    /// Takes a dead index without entries out of the list. The last index stays: writes made while there was an index
+    /// have left places that only a table with indexes reuses.
     pub(crate) fn retire(&self, index: &IndexInner) {
         debug_assert!(index.is_dead());
         let mut retired = lock(&self.retired);
@@ -416,17 +420,18 @@ impl Indexes {
         }
     }
 
-    /// Lets nobody else declare an index meanwhile.
+    /// Keeps other callers from declaring an index meanwhile.
     pub(crate) fn declaring(&self) -> MutexGuard<'_, ()> {
         lock(&self.declaring)
     }
 
-    /// The same, unless somebody declares one.
+    /// Like `declaring`, unless another caller is declaring one.
     pub(crate) fn try_declaring(&self) -> Option<MutexGuard<'_, ()>> {
         try_lock(&self.declaring)
     }
 
-    /// From now on writers maintain it. One at a time. Places of the table's records are kept for it since before.
+    /// Has writers maintain the index from now on. One call at a time. Places of the table's records have been kept
+    /// for it before.
     pub(crate) fn push(&self, index: IndexInner, _: &MutexGuard<'_, ()>) -> &IndexInner {
         let _unchanged = lock(&self.retired);
         let next = AtomicPtr::new(self.newest.load(Ordering::Relaxed)); // changed under the lock
@@ -438,8 +443,8 @@ impl Indexes {
 }
 
 impl Indexes {
-    /// Lets indexes by columns know what rows of the table, which is called so, may be from now on; an error if one of them cannot be
-    /// then. One at a time.
+    /// Tells indexes by columns which rows the table of this name may have from now on. Fails if one of the indexes
+    /// could not exist then. One call at a time.
     pub(crate) fn learn(&self, table: &str, description: &Description) -> Result<()> {
         let columns =
             || self.iter().filter(|index| !index.is_dead()).filter_map(|index| index.columns.as_ref());
@@ -468,7 +473,8 @@ impl Drop for Indexes {
             Some(index)
         });
         for index in listed.chain(retired) {
-            // SAFETY: boxed by `push`, and dropped once, for one that was taken out of the list is not in it; nobody uses the table any more.
+            // SAFETY: boxed by `push`, and dropped once, because an index that was taken out of the list is not in
+            // it. Nothing uses the table any more.
             drop(unsafe { Box::from_raw(index) });
         }
     }
@@ -482,7 +488,7 @@ struct Retired(Vec<*mut IndexInner>);
 unsafe impl Send for Retired {}
 
 impl IndexInner {
-    /// What the entry of a row in this record says.
+    /// Writes the entry's value for a row in this record.
     pub(crate) fn entry_value(&self, id: RecordId, key: &[u8], out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&id.0.to_le_bytes());
@@ -491,7 +497,7 @@ impl IndexInner {
         }
     }
 
-    /// An entry under `entry` names the row under `row`: notes if they are not of one partition.
+    /// Records whether the entry under `entry` and the row under `row`, which it names, are in different partitions.
     pub(crate) fn note_place(&self, entry: &Key, row: &Key) {
         let partitioning = self.entries.index.partitioning();
         // SAFETY: the table holds the index.
@@ -501,13 +507,13 @@ impl IndexInner {
         }
     }
 
-    /// How an entry comes: where the row's key is part of the entry's, nobody else's can be there.
+    /// Returns how an entry is added. If the row's key is part of the entry's key, no other row's entry can be there.
     pub(crate) fn coming<'v>(&self, value: &'v [u8]) -> Change<'v> {
         if self.is_unique { Change::Insert(value) } else { Change::Put(value) }
     }
 }
 
-/// What an entry says: the row's record, and where an index key has one row at most, that row's key.
+/// Splits an entry's value into the row's record and, if an index key has one row at most, the row's key.
 #[inline(always)]
 pub(crate) fn split_entry(value: &[u8]) -> (RecordId, &[u8]) {
     let (id, key) = value.split_first_chunk().expect("entries begin with four bytes");

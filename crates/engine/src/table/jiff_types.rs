@@ -56,7 +56,7 @@ fn time(value: Time) -> moment::Time {
 
 fn jiff_time(moment::Time { hour, minute, second, nanos }: moment::Time) -> Option<Time> {
     let part = |number: u8| i8::try_from(number).ok();
-    // (A second of 60 would be another one.)
+    // jiff would turn a second of 60 into another second.
     let second = part(second).filter(|second| *second < 60)?;
     Time::new(part(hour)?, part(minute)?, second, nanos.try_into().ok()?).ok()
 }

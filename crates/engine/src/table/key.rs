@@ -1,25 +1,29 @@
-//! Typed keys: an encoding to bytes whose order is the keys' order. What types there are is in `key_types` and its
-//! neighbours.
+//! Typed keys: an encoding to bytes whose order is the order of the keys. The types are in `key_types` and its
+//! neighbors.
 
 use super::KEY_BYTES_MAX;
 use super::fault::Fault;
 use crate::error::{Error, Result};
 use crate::index;
 
-/// A type of keys. Ordered as its values are.
+/// A type of keys, ordered as its values are.
 ///
-/// Implemented for fixed-size integers, `bool`, `char`, `String`, `Vec<u8>`, arrays and `Option`s of keys, tuples of two to
-/// twelve keys, [`Duration`](std::time::Duration), and types of the crates `uuid`, `jiff` and `chrono` with the features of
-/// these names. To use a type of your own, implement [`KeyAs`].
+/// Implemented for fixed-size integers, `bool`, `char`, `String`, `Vec<u8>`, arrays and `Option`s of keys, tuples of
+/// two to twelve keys, [`Duration`](std::time::Duration), and types of the crates `uuid`, `jiff` and `chrono` with
+/// the features of these names. To use a type of your own, implement [`KeyAs`].
 ///
-/// `usize` and `isize` are not keys, because their size depends on the platform. Floating-point numbers are not keys, because their
-/// order does not agree with `==`. Neither are times with a zone, whose order leaves out the zone, nor
-/// [`SystemTime`](std::time::SystemTime), whose range and resolution depend on the system.
+/// These types are not keys:
 ///
-/// A type that implements `Key` directly is passed by reference (`tx.get(table, &key)`,
-/// `tx.scan::<_, _, &Word>(table, &from..&to)`); implement [`AsKey`] to pass it by value, too. An implementation that contradicts
-/// itself (keys of another length than `FIXED8` says, a [short form](AsKey::short) unlike the encoding, an encoding that is not always
-/// the same) makes operations on its own tables fail or find other rows than were meant, and does no other harm.
+/// - `usize` and `isize`, because their size depends on the platform.
+/// - Floating-point numbers, because their order does not agree with `==`.
+/// - Times with a zone, because their order leaves out the zone.
+/// - [`SystemTime`](std::time::SystemTime), because its range and resolution depend on the system.
+///
+/// A type that implements `Key` directly is passed by reference (`tx.get(table, &key)`, `tx.scan::<_, _,
+/// &Word>(table, &from..&to)`). Implement [`AsKey`] to also pass it by value. An implementation may contradict
+/// itself: keys of another length than `FIXED8` says, a [short form](AsKey::short) that differs from the encoding, or
+/// an encoding that varies. Operations on its own tables then fail or find other rows than intended. It does no other
+/// harm.
 ///
 /// ```
 /// use braiddb::Key;
@@ -35,42 +39,43 @@ use crate::index;
 pub trait Key: Sized {
     /// True if every key of the type is eight bytes long, which the index uses.
     const FIXED8: bool = false;
-    /// What keys of the type are, in a word.
+    /// The type's name, in a word.
     const NAME: &'static str;
-    /// The type's whole name, to tell tables of different types apart.
+    /// Returns the type's whole name, which tells tables of different types apart.
     fn type_name() -> String {
         Self::NAME.into()
     }
-    /// Appends the encoding; `last`: nothing follows in the same key. An encoding that something may follow is never the
-    /// beginning of another one.
+    /// Appends the encoding. `last`: nothing follows in the same key. An encoding that something may follow is never
+    /// the beginning of another one.
     fn encode(&self, last: bool, out: &mut Vec<u8>);
     /// Takes a key off the front of `bytes`.
     fn decode(last: bool, bytes: &mut &[u8]) -> Option<Self>;
-    /// The key as [`AsKey::short`] has it. `None`, the default, is always right.
+    /// Returns the key as [`AsKey::short`] does. `None`, the default, is always right.
     #[inline(always)]
     fn short_form(&self) -> Option<(u64, u32)> {
         None
     }
 
-    /// Appends the common beginning of the encodings without `last` of the keys whose encodings with `last` begin with `prefix`. A type
-    /// whose two encodings are related in a way that is not known here has none, and its keys are compared one by one.
+    /// Appends the common beginning of the encodings without `last` of all keys whose encodings with `last` begin
+    /// with `prefix`. If the relation between a type's two encodings is not known here, it appends nothing, and the
+    /// keys are compared one by one.
     #[doc(hidden)]
     fn encode_prefix(prefix: &[u8], _out: &mut Vec<u8>) -> PrefixMatch {
         if prefix.is_empty() { PrefixMatch::All } else { PrefixMatch::Some }
     }
-    /// Moves a key that something follows from the front of `prefix` to `out`. If `prefix` ends before the key does, all of it is
-    /// moved, and there is no key; likewise if no key begins like that.
+    /// Moves a key that something follows from the front of `prefix` to `out`. If `prefix` ends before the key does,
+    /// or no key begins like that, everything is moved and there is no key.
     #[doc(hidden)]
     fn encode_prefix_part(prefix: &mut &[u8], out: &mut Vec<u8>) -> Option<Self> {
         let all = *prefix;
         let key = Self::decode(false, prefix);
-        // (A type's own code may have replaced what it was to shorten.)
+        // A type's own code may have replaced the slice that it was to shorten.
         let taken = all.len().checked_sub(prefix.len()).filter(|_| key.is_some());
         out.extend_from_slice(&all[..taken.unwrap_or(all.len())]);
         taken.and(key)
     }
 
-    /// Whether arrays of it are byte strings: `u8` alone.
+    /// Arrays of this type are byte strings. True only for `u8`.
     #[doc(hidden)]
     const IS_BYTE: bool = false;
     /// Appends an array's encoding.
@@ -86,7 +91,7 @@ pub trait Key: Sized {
         let keys: Option<Vec<Self>> = (0..N).map(|at| Self::decode(last && at + 1 == N, bytes)).collect();
         keys?.try_into().ok()
     }
-    /// An array's short form.
+    /// Returns an array's short form.
     #[doc(hidden)]
     #[inline(always)]
     fn short_array<const N: usize>(_: &[Self; N]) -> Option<(u64, u32)> {
@@ -94,7 +99,7 @@ pub trait Key: Sized {
     }
 }
 
-/// Which keys [`Key::encode_prefix`] has found the beginning of.
+/// The keys whose beginning [`Key::encode_prefix`] has found.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixMatch {
@@ -114,21 +119,21 @@ impl PrefixMatch {
     }
 }
 
-/// What may stand for a `K` where one is looked up: `&str` for `String`, `&[u8]` for `Vec<u8>`, a reference for any `K`, …
+/// A stand-in for a `K` in lookups: `&str` for `String`, `&[u8]` for `Vec<u8>`, a reference for any `K`, …
 ///
-/// A type of keys of a program's own needs no implementation of it: see [`Key`].
+/// Your own types of keys do not have to implement it: see [`Key`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand for a key of type `{K}`",
     note = "a reference can: `&key`"
 )]
 pub trait AsKey<K: Key> {
-    /// The key, if it is at most eight bytes long and known to be: (bytes in the high end, length). The same bytes as
-    /// [`encode_as`](Self::encode_as) writes with `last`.
+    /// Returns the key as (bytes in the high end, length) if it is known to be at most eight bytes long. The bytes
+    /// are those that [`encode_as`](Self::encode_as) writes with `last`.
     #[inline(always)]
     fn short(&self) -> Option<(u64, u32)> {
         None
     }
-    /// Appends the encoding, as [`Key::encode`].
+    /// Appends the encoding, like [`Key::encode`].
     fn encode_as(&self, last: bool, out: &mut Vec<u8>);
 }
 
@@ -142,11 +147,11 @@ impl<K: Key> AsKey<K> for &K {
     }
 }
 
-/// A type whose values stand for keys of another type: an identifier of its own for each table, a struct for a tuple.
+/// A type whose values stand for keys of another type: an identifier type for each table, or a struct for a tuple.
 ///
-/// It is a [`Key`] then, ordered as the keys that its values stand for, and can be given to operations by value and by reference.
-/// Its tables are stored as tables of the other type, and either type opens them. (Except for arrays: `[T; N]` is not `[u8; N]` where
-/// `T` stands for `u8`.)
+/// The type is then a [`Key`], ordered like the keys that its values stand for. Operations take it by value and by
+/// reference. Its tables are stored as tables of the other type, and either type opens them. Arrays are an exception:
+/// `[T; N]` is not `[u8; N]` if `T` stands for `u8`.
 ///
 /// ```
 /// use braiddb::{Database, KeyAs, Options, Table};
@@ -174,11 +179,12 @@ impl<K: Key> AsKey<K> for &K {
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 pub trait KeyAs: Sized {
-    /// What its values stand for.
+    /// The type of keys that its values stand for.
     type As: Key;
-    /// The key that this value stands for.
+    /// Returns the key that this value stands for.
     fn to_key(&self) -> Self::As;
-    /// The value that stands for a key. `None`: none does, which makes stored bytes [`Error::Malformed`].
+    /// Returns the value that stands for a key. `None` if there is none, which makes stored bytes
+    /// [`Error::Malformed`].
     fn from_key(key: Self::As) -> Option<Self>;
 }
 
@@ -213,7 +219,7 @@ impl<T: KeyAs> AsKey<T> for T {
     }
 }
 
-/// As many bytes of a key that is looked for tell where it is among those of rows, and that it is none of them, if it is longer.
+/// So many bytes of a sought key give its place among the keys of rows. A longer key is none of them.
 const SOUGHT_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 /// Encodes the whole key of a row into `out` and checks its length.
@@ -225,8 +231,8 @@ pub(crate) fn encode_whole<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Re
     }
 }
 
-/// Encodes a key that is looked for, or a bound of keys. No row has a key that is too long, but it has its place in the order: it is cut
-/// behind the bytes by which it differs from every row's.
+/// Encodes a sought key, or a bound of keys. A key that is too long belongs to no row, but has a place in the order.
+/// It is cut after the bytes that distinguish it from every row's key.
 pub(crate) fn encode_sought<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Result<(), Fault> {
     encode_any(key, out)?;
     out.truncate(SOUGHT_BYTES_MAX);
@@ -242,7 +248,7 @@ fn encode_any<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) -> Result<(), Faul
     }
 }
 
-/// Encodes a bound that something follows, likewise.
+/// Encodes a bound that something follows, and cuts it in the same way.
 pub(crate) fn encode_sought_part<K: Key>(key: &impl AsKey<K>, out: &mut Vec<u8>) {
     out.clear();
     key.encode_as(false, out);
@@ -259,7 +265,7 @@ pub(crate) fn decode_whole<K: Key>(mut bytes: &[u8]) -> Result<K> {
     }
 }
 
-/// The index's form of encoded bytes, which have to stay where they are as long as it is used.
+/// Returns the index's form of encoded bytes. The bytes must stay in place as long as it is used.
 pub(crate) fn index_key(bytes: &[u8]) -> index::Key {
     let head = bytes.len().min(8);
     let mut word = [0; 8];

@@ -1,9 +1,9 @@
 //! The types of keys.
 //!
-//! Integers become big-endian bytes (signed ones with the sign bit flipped), floats are not keys.
-//! Strings and byte strings are themselves at the end of a key, and in front of another component
-//! escaped (0x00 becomes 0x00 0xff) and closed by 0x00 0x00, so that a prefix sorts before what it
-//! is a prefix of. Arrays are their elements one after another, options a byte (0 for none, 1) and what they hold.
+//! Integers become big-endian bytes, signed ones with the sign bit flipped. Floats are not keys. Strings and byte
+//! strings are stored unchanged at the end of a key. Before another component they are escaped (0x00 becomes 0x00
+//! 0xff) and closed by 0x00 0x00, so that a prefix sorts before the longer string. An array is its elements one after
+//! another. An option is a byte (0 for none, 1) and its content.
 
 use super::key::{AsKey, Key, PrefixMatch};
 
@@ -120,7 +120,7 @@ fn decode_bytes(last: bool, bytes: &mut &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The short form of bytes at the end of a key.
+/// Returns the short form of bytes at the end of a key.
 #[inline(always)]
 pub(crate) fn short_bytes(bytes: &[u8]) -> Option<(u64, u32)> {
     if bytes.len() > 8 {
@@ -165,7 +165,7 @@ impl Key for String {
     }
 }
 
-/// Of `u8`: text or bytes of one length, a column that is read where it lies, without an allocation.
+/// An array of `u8` is text or bytes of one length: a column that is read in place, without an allocation.
 impl<K: Key, const N: usize> Key for [K; N] {
     const FIXED8: bool = K::IS_BYTE && N == 8;
     const NAME: &'static str = if K::IS_BYTE { "byte array" } else { "array" };
@@ -317,8 +317,8 @@ mod tests {
         out
     }
 
-    /// The encodings of two keys compare as the keys do, and decode to them, at the end of a key and in front of another
-    /// one; the short form agrees.
+    /// Checks that the encodings of two keys compare as the keys do and decode to them, at the end of a key and
+    /// before another key, and that the short form agrees.
     fn check<K: Key + Ord + std::fmt::Debug + Clone>(a: K, b: K) {
         check_alone(&a, &b);
         check_alone(&(a.clone(), 1u8), &(b.clone(), 0u8));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     proptest! {
-        /// Order and value survive encoding, for every type.
+        /// Proves that order and value survive encoding, for every type.
         #[test]
         fn order_preserving(
             a: (u64, i64, u32, i16), b: (u64, i64, u32, i16),
@@ -360,7 +360,7 @@ mod tests {
             check((a.2 % 2, v, s), (b.2 % 2, w, t));
         }
 
-        /// So do those of the types that have to be told from their neighbours by few bits.
+        /// Proves the same for types whose values can differ from their neighbors in few bits.
         #[test]
         fn order_preserving_further(
             a: (u128, i128, bool, char, Duration), b: (u128, i128, bool, char, Duration),
@@ -388,7 +388,7 @@ mod tests {
         }
     }
 
-    /// What stands for a key is encoded as the key is.
+    /// Proves that a stand-in for a key is encoded as the key is.
     #[test]
     fn what_stands_for_a_key() {
         fn check<K: Key>(key: K, form: impl AsKey<K>) {
@@ -413,7 +413,7 @@ mod tests {
         check((true, ('x', vec![0u8])), &(true, ('x', vec![0u8])));
     }
 
-    /// Bytes that are no encoding of the type are refused.
+    /// Proves that bytes that are no encoding of the type are refused.
     #[test]
     fn malformed() {
         assert!(decode_whole::<u64>(&[1, 2]).is_err());

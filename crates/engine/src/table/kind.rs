@@ -1,4 +1,4 @@
-//! What of a table is as it was made.
+//! The properties of a table that are fixed when it is made.
 
 use super::description::Description;
 use crate::error::{Error, Result};
@@ -9,11 +9,11 @@ use crate::index::{Front, IndexKind};
 pub struct TableOptions {
     /// The kind of index. Default: [`IndexKind::Masstree`].
     pub index: IndexKind,
-    /// What is in front of the index. Default: [`Front::None`].
+    /// The front of the index. Default: [`Front::None`].
     pub front: Front,
 }
 
-/// What of a table is as it was made.
+/// The properties of a table that are fixed when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableKind {
     /// All keys have eight bytes.
@@ -23,7 +23,8 @@ pub(crate) struct TableKind {
 }
 
 impl TableKind {
-    /// With options of these names; without one, of the default kind. `table`: its name, for errors.
+    /// Returns the kind with options of these names. Without a name, the default is used. `table`: the table's name,
+    /// for errors.
     pub(crate) fn named(
         table: &str,
         fixed8: bool,
@@ -40,18 +41,18 @@ impl TableKind {
         Ok(TableKind { fixed8, options: TableOptions { index, front } })
     }
 
-    /// The name of its kind of index, if that is not the default one.
+    /// Returns the name of its kind of index, if that is not the default.
     pub(crate) fn index_name(&self) -> Option<&'static str> {
         (self.options.index != IndexKind::default()).then(|| self.options.index.name())
     }
 
-    /// The name of what is in front of its index, if there is something.
+    /// Returns the name of the front of its index, if it has one.
     pub(crate) fn front_name(&self) -> Option<&'static str> {
         (self.options.front != Front::default()).then(|| self.options.front.name())
     }
 }
 
-/// What a table holds, for people, in so far as that tells it from another one.
+/// Describes for readers what a table holds, as far as it differs from another table.
 pub(crate) fn unlike(one: (&Description, &TableKind), other: (&Description, &TableKind)) -> String {
     let ((description, kind), (key_type, value_type)) = (one, &one.0.types);
     let how = if description.types != other.0.types {

@@ -1,5 +1,5 @@
-//! Tables: how typed keys and values become bytes, what a table and its secondary indexes are made of, the columns by which the
-//! database itself keeps indexes, and the handles by which an application names them.
+//! Tables: the encoding of typed keys and values, tables and their secondary indexes, the columns of indexes that the
+//! database keeps, and the handles that an application uses.
 
 #[cfg(feature = "chrono")]
 mod chrono_types;
@@ -54,8 +54,8 @@ pub use value::Serde;
 pub use value::{Plain, Value};
 pub(crate) use variants::joined as joined_types;
 
-/// Longest key in bytes, encoded.
+/// The length of the longest key, encoded, in bytes.
 pub const KEY_BYTES_MAX: usize = 1024;
 
-/// What a key is expected to be where all have eight bytes.
+/// The expected type of a key in tables whose keys have eight bytes, for errors.
 pub(crate) const KEY_OF_EIGHT: &str = "key of eight bytes";

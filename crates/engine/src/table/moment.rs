@@ -1,6 +1,8 @@
-//! Dates and times as bytes, the same for every crate that has them: one can open what another has made.
+//! Dates and times as bytes, the same for every crate: a table made with one crate's types can be opened with
+//! another's.
 //!
-//! Years and seconds are big-endian with the sign bit flipped, all else is not negative; the greatest unit is first.
+//! Years and seconds are big-endian with the sign bit flipped. All other parts are not negative. The greatest unit is
+//! first.
 
 use super::fixed::{seconds_and_nanos, split_seconds};
 
@@ -13,7 +15,7 @@ pub(crate) struct Date {
     pub(crate) day: u8,
 }
 
-/// A time of day. Whether nanoseconds may be a second or more (where a leap second is) is left to the crate.
+/// A time of day. In a leap second nanoseconds may be a second or more, if the crate allows it.
 pub(crate) struct Time {
     pub(crate) hour: u8,
     pub(crate) minute: u8,
@@ -21,7 +23,7 @@ pub(crate) struct Time {
     pub(crate) nanos: u32,
 }
 
-/// A point of time: whole seconds since the Unix epoch, rounded down, and the rest.
+/// A point in time: whole seconds since the Unix epoch, rounded down, and the rest.
 pub(crate) struct Instant {
     pub(crate) seconds: i64,
     pub(crate) nanos: u32,
@@ -60,7 +62,7 @@ impl Instant {
     }
 }
 
-/// A date, then a time.
+/// Joins a date and a time.
 pub(crate) fn joined(date: [u8; 6], time: [u8; 7]) -> [u8; 13] {
     let mut bytes = [0; 13];
     bytes[..6].copy_from_slice(&date);

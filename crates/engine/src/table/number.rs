@@ -1,11 +1,11 @@
-//! What updates that are made at a commit work with: a place for the new value, and numbers that can be added to.
+//! The types for updates at a commit: a place for the new value, and numbers that can be added to.
 
 use super::value::Value;
 use crate::error::Result;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The new value of a row, to be set or not: see [`Txn::update_at_commit`](crate::Txn::update_at_commit).
+/// The new value of a row, which may be set: see [`Txn::update_at_commit`](crate::Txn::update_at_commit).
 pub struct NewValue<'n, V: Value + ?Sized> {
     bytes: &'n mut Vec<u8>,
     is_set: &'n mut bool,
@@ -19,12 +19,12 @@ impl<V: Value + ?Sized> fmt::Debug for NewValue<'_, V> {
 }
 
 impl<'n, V: Value + ?Sized> NewValue<'n, V> {
-    /// Not set yet.
+    /// Makes a new value that is not set yet.
     pub(crate) fn new(bytes: &'n mut Vec<u8>, is_set: &'n mut bool) -> Self {
         NewValue { bytes, is_set, value: PhantomData }
     }
 
-    /// Sets it. A row whose new value is not set stays as it is.
+    /// Sets the new value. If it is not set, the row stays unchanged.
     pub fn set(self, value: V::Input<'_>) -> Result<()> {
         self.bytes.clear();
         self.bytes.extend_from_slice(V::encode(value)?.as_ref());
@@ -33,9 +33,9 @@ impl<'n, V: Value + ?Sized> NewValue<'n, V> {
     }
 }
 
-/// A whole number, which [`Txn::add`](crate::Txn::add) can add to.
+/// A whole number that [`Txn::add`](crate::Txn::add) can add to.
 pub trait Number: for<'v> Value<Input<'v> = Self, View<'v> = Self> + Copy + Send {
-    /// The sum; `None`: the type cannot hold it.
+    /// Returns the sum. `None` if the type cannot hold it.
     fn plus(self, other: Self) -> Option<Self>;
 }
 

@@ -1,9 +1,9 @@
-//! Parts of a database.
+//! Partitions of a database.
 
 use super::key::{AsKey, Key, encode_sought};
 use crate::index::{self, slice_of};
 
-/// A part of a database, of which a transaction can have one or more to itself: see
+/// A part of a database. A transaction can have one or more partitions to itself: see
 /// [`Txn::declare_partitions`](crate::Txn::declare_partitions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(u32);
@@ -14,13 +14,13 @@ impl Partition {
         Partition(number)
     }
 
-    /// From 0 to [`LabOptions::partitions`](crate::LabOptions::partitions), exclusive.
+    /// Returns the number: from 0 to [`LabOptions::partitions`](crate::LabOptions::partitions), exclusive.
     pub fn number(self) -> u32 {
         self.0
     }
 }
 
-/// A key that begins as this one does, as far as partitions go by it. `None`: it is no key.
+/// Returns a key with the same leading bits as this key, enough to find the partition. `None` if it is no key.
 pub(crate) fn leading<K: Key>(key: &impl AsKey<K>) -> Option<index::Key> {
     let slice = match key.short() {
         Some((slice, 8)) => slice,

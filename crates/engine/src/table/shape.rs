@@ -1,5 +1,5 @@
-//! What is known of the fields of a table's values: by the definitions of the catalog, for each version that rows may have, or by the
-//! name of a type of tuples.
+//! The known fields of a table's values: from the definitions in the catalog, for each version that rows may have, or
+//! from the name of a type of tuples.
 
 use super::definitions;
 use super::description::Description;
@@ -8,16 +8,17 @@ use super::variants::split;
 
 /// The fields of a version of a type.
 pub(crate) struct Shape<'d> {
-    /// None: values have no version, being tuples.
+    /// `None` if values have no version, because they are tuples.
     pub(crate) version: Option<u16>,
-    /// Their names and the names of their types, in order.
+    /// The names of the fields and the names of their types, in order.
     pub(crate) fields: Vec<(String, &'d str)>,
-    /// It as a text: `user 2: {name: string}`.
+    /// The definition as text: `user 2: {name: string}`.
     pub(crate) line: &'d str,
 }
 
 impl<'d> Shape<'d> {
-    /// Of the values of a table, one for each version that rows may have, the newest last; none if they have no fields by name.
+    /// Returns the shapes of a table's values, one for each version that rows may have, newest last. Empty if the
+    /// values have no fields by name.
     pub(crate) fn all_of(description: &'d Description) -> Vec<Shape<'d>> {
         let value_type = description.types.1.as_str();
         if let Some(parts) = parts_of_tuple(value_type) {
@@ -27,7 +28,7 @@ impl<'d> Shape<'d> {
         let of_line = |line: &'d String| {
             let (name, version, shape) = definitions::split(line)?;
             let field = |part: &'d str| part.split_once(": ").map(|(name, of)| (name.to_owned(), of));
-            // (Of an enum's variants each has its own.)
+            // Each of an enum's variants has fields of its own.
             let fields = match shape.strip_prefix('{').and_then(|shape| shape.strip_suffix('}')) {
                 Some(inside) => split(inside).map(field).collect::<Option<_>>()?,
                 None => Vec::new(),
@@ -40,7 +41,7 @@ impl<'d> Shape<'d> {
     }
 }
 
-/// Whether these definitions have a struct of this name.
+/// Returns true if these definitions have a struct of this name.
 pub(crate) fn is_struct(lines: &[String], name: &str) -> bool {
     lines.iter().any(|line| definitions::split(line).is_some_and(|(of, ..)| of == name))
 }

@@ -1,4 +1,4 @@
-//! The crate `uuid`'s type: its 16 bytes, whose order is its own. (Those of version 7 are ordered by time.)
+//! The type of the crate `uuid`: its 16 bytes, in their own order. Uuids of version 7 are ordered by time.
 
 use super::fixed::fixed;
 use uuid::Uuid;

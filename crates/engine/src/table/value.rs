@@ -6,11 +6,18 @@ use std::marker::PhantomData;
 
 /// A type of values in a table: how a value is written, and how it is read in place.
 ///
-/// Implemented for numbers, `bool`, `char`, `()`, `str` and `[u8]`, which are read where they lie, `String` and `Vec<u8>`, which are
-/// copied, `[u8; N]`, [`Duration`](std::time::Duration), types of the crates `uuid`, `jiff` and `chrono` with the features of
-/// these names, `Option`s, tuples and `Vec`s of all these that are sized ([`Field`](crate::Field)), [`Plain`] structs that are read
-/// where they lie, and with the feature `serde` any type that serde can handle (`Serde<T>`). With the feature `derive`,
-/// `#[derive(Value)]` makes structs and enums values, with a name and versions that outlive changes of the program.
+/// Implemented for:
+///
+/// - numbers, `bool`, `char`, `()`, `str` and `[u8]`, which are read in place
+/// - `String` and `Vec<u8>`, which are copied
+/// - `[u8; N]`, [`Duration`](std::time::Duration), and types of the crates `uuid`, `jiff` and `chrono` with the
+///   features of these names
+/// - `Option`s, tuples and `Vec`s of these types, if they are sized ([`Field`](crate::Field))
+/// - [`Plain`] structs, which are read in place
+/// - with the feature `serde`, any type that serde supports (`Serde<T>`)
+///
+/// With the feature `derive`, `#[derive(Value)]` makes structs and enums values, with a name and versions that
+/// outlast changes of the program.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a value type",
     note = "values are numbers of a known size (`u64` rather than `usize`), `bool`, `char`, `String`, `str`, `Vec<u8>`, `[u8]`, `[u8; N]`, `Option`s, tuples and `Vec`s of these, `Plain<T>` and, with the feature serde, `Serde<T>`",
@@ -18,23 +25,23 @@ use std::marker::PhantomData;
     note = "types of the crates uuid, jiff and chrono take the feature of that name"
 )]
 pub trait Value: 'static {
-    /// What values of the type are, in a word.
+    /// The name of the type, in a word.
     const NAME: &'static str;
-    /// The type's whole name, to tell tables of different types apart.
+    /// Returns the type's whole name, which tells tables of different types apart.
     fn type_name() -> String {
         Self::NAME.into()
     }
-    /// Of a type with versions: which this is.
+    /// The version, if the type has versions.
     #[doc(hidden)]
     const VERSION: u16 = 0;
-    /// Adds the definitions of the named types that values consist of, for the catalog to keep. By default there are none.
+    /// Adds the definitions of the named types in values, for the catalog to keep. Adds none by default.
     /// `#[derive(Value)]` implements it.
     fn define(_to: &mut Definitions) {}
-    /// What is given to a write.
+    /// The input of a write.
     type Input<'v>;
-    /// Its bytes.
+    /// The encoded bytes.
     type Encoded<'v>: AsRef<[u8]>;
-    /// What a read returns: where possible a borrow, valid until the transaction ends.
+    /// The result of a read: if possible a borrow, valid until the transaction ends.
     type View<'t>;
     /// Encodes a value.
     fn encode<'v>(input: Self::Input<'v>) -> Result<Self::Encoded<'v>>;
@@ -83,7 +90,7 @@ impl Value for () {
     }
 }
 
-/// Copied when it is read: a value that is returned from a transaction's closure. (`str` is read where it lies.)
+/// Copied when it is read, so a transaction's closure can return it. (`str` is read in place.)
 impl Value for String {
     const NAME: &'static str = "string";
     type Input<'v> = &'v str;
@@ -137,8 +144,8 @@ macro_rules! number_values {
 }
 number_values! { u8 i8 u16 i16 u32 i32 u64 i64 u128 i128 f32 f64 }
 
-/// Plain-old-data structs, read where they lie without copying. `T` implements zerocopy's traits
-/// and needs an alignment of at most 8 bytes.
+/// Plain-old-data structs, read in place without copying. `T` implements zerocopy's traits and needs an alignment of
+/// at most 8 bytes.
 ///
 /// ```
 /// use braiddb::{Database, Options, Plain, Table};
@@ -181,7 +188,7 @@ where
     }
 }
 
-/// Any type that serde can handle, as postcard bytes: copied on reading. (Feature `serde`.)
+/// Any type that serde supports, as postcard bytes. Copied when it is read. Needs the feature `serde`.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Serde, Table};

@@ -1,13 +1,15 @@
-//! Types with several variants, by name: `one of u8 (Created {at: u64} = 1, Closed = 2)`, where each variant has a number. Of such a type
-//! one program may know more than another one. They agree if a number, or a name, that both have is that of the same variant in both.
+//! Types with several variants, by name: `one of u8 (Created {at: u64} = 1, Closed = 2)`. Each variant has a number.
+//! One program may know more of such a type than another. They agree if every number or name that both have belongs
+//! to the same variant in both.
 
-/// What comes before the type of the numbers.
+/// The text before the type of the numbers.
 const ONE_OF: &str = "one of ";
 
-/// Types within types that are looked into: names come from files, too.
+/// How many levels of nested types are read, because names also come from files.
 const DEPTH_MAX: usize = 32;
 
-/// The name of a type, or its definition, with the variants of both, those of `existing` first; none if they do not agree.
+/// Returns the name of a type, or its definition, with the variants of both, those of `existing` first. `None` if
+/// they do not agree.
 pub(crate) fn joined(existing: &str, requested: &str) -> Option<String> {
     joined_within(existing, requested, DEPTH_MAX)
 }
@@ -28,7 +30,7 @@ fn joined_within(mut existing: &str, mut requested: &str, depth_max: usize) -> O
     Some(joined)
 }
 
-/// All variants of both.
+/// Returns all variants of both.
 fn variants(held: &OneOf<'_>, wanted: &OneOf<'_>, depth_max: usize) -> Option<String> {
     let mut all = Vec::new();
     for variant in &held.variants {
@@ -47,10 +49,10 @@ fn variants(held: &OneOf<'_>, wanted: &OneOf<'_>, depth_max: usize) -> Option<St
 
 /// A type with variants, in a text.
 struct OneOf<'t> {
-    /// The text as far as the parenthesis in front of the variants.
+    /// The text up to the parenthesis before the variants.
     before: &'t str,
     variants: Vec<Variant<'t>>,
-    /// The text behind the other parenthesis.
+    /// The text after the closing parenthesis.
     after: &'t str,
 }
 
@@ -58,12 +60,12 @@ struct OneOf<'t> {
 struct Variant<'t> {
     name: &'t str,
     number: &'t str,
-    /// All of it.
+    /// The variant's whole text.
     text: &'t str,
 }
 
 impl<'t> OneOf<'t> {
-    /// The first in a text.
+    /// Returns the first type with variants in a text.
     fn first_in(text: &'t str) -> Option<OneOf<'t>> {
         let start = text.find(ONE_OF)?;
         let open = start + text[start..].find('(')?;
@@ -73,7 +75,7 @@ impl<'t> OneOf<'t> {
         (!variants.is_empty()).then_some(OneOf { before, variants, after: &behind[end + 1..] })
     }
 
-    /// The variant with this one's number and name; the outer `None`: another one has one of these.
+    /// Returns the variant with this one's number and name. The outer `None`: another variant has one of these.
     fn same(&self, of: &Variant<'_>) -> Option<Option<&Variant<'t>>> {
         let found =
             self.variants.iter().find(|variant| variant.number == of.number || variant.name == of.name);
@@ -85,7 +87,7 @@ impl<'t> OneOf<'t> {
 }
 
 impl<'t> Variant<'t> {
-    /// Of a text as `Created {at: u64} = 1`.
+    /// Parses a text such as `Created {at: u64} = 1`.
     fn of(text: &'t str) -> Option<Variant<'t>> {
         let (head, number) = text.rsplit_once(" = ")?;
         let name = head.split_once(' ').map_or(head, |(name, _)| name);
@@ -93,7 +95,7 @@ impl<'t> Variant<'t> {
     }
 }
 
-/// Where the parenthesis is that ends a text which another one has begun.
+/// Returns the position of the parenthesis that closes a parenthesis before the text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 1usize;
     text.bytes().position(|byte| {
@@ -102,7 +104,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// The parts of a text between the commas that are within no parentheses or braces.
+/// Splits a text at the commas that are within no parentheses or braces.
 pub(super) fn split(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (mut depth, whole) = (0, text);
@@ -133,7 +135,7 @@ fn deeper(depth: usize, byte: u8) -> usize {
 mod tests {
     use super::joined;
 
-    /// Two programs agree on `all`, whichever has come first.
+    /// Checks that two programs agree on `all`, whichever comes first.
     fn agree(existing: &str, requested: &str, all: &str) {
         assert_eq!(joined(existing, requested).as_deref(), Some(all));
         assert_eq!(joined(all, requested).as_deref(), Some(all));
@@ -141,7 +143,7 @@ mod tests {
         assert!(joined(requested, existing).is_some());
     }
 
-    /// Variants add up, wherever the type is; those that both have may be in any order.
+    /// Proves that variants add up, wherever the type is, and that variants that both have may be in any order.
     #[test]
     fn variants_add_up() {
         agree("u8", "u8", "u8");
@@ -164,7 +166,7 @@ mod tests {
         );
     }
 
-    /// What has changed of a variant that both have is told from what was added; so is whatever is no such type.
+    /// Proves that a changed variant is told from an added one, and that texts of other types are refused.
     #[test]
     fn a_changed_variant_is_another_type() {
         let existing = "one of u8 (A {x: u8} = 1, B = 2)";

@@ -1,5 +1,5 @@
-//! Tables whose types the program does not know: rows as the bytes that keys and values are encoded to. For tools
-//! that copy rows from one place to another.
+//! Tables whose types the program does not know: rows as the encoded bytes of keys and values. For tools that copy
+//! rows.
 
 use super::transaction::{OwnedRows, Transaction};
 use super::txn::Txn;
@@ -9,8 +9,8 @@ use crate::table::{KEY_OF_EIGHT, Table, TableInner, index_key};
 use std::fmt;
 use std::ops::Bound;
 
-/// A table, by encoded keys and values. Bytes that are not valid for the table's types make typed reads fail with
-/// [`Error::Malformed`]; nothing else is affected.
+/// A table by encoded keys and values. Bytes that are not valid for the table's types make typed reads fail with
+/// [`Error::Malformed`]. Nothing else is affected.
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -24,7 +24,7 @@ use std::ops::Bound;
 #[derive(Clone, Copy, Debug)]
 pub struct RawTable(Keys);
 
-/// The same table, as the index has its keys.
+/// The table, with the kind of keys that its index has.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
     Fixed8(Table<u64, [u8]>),
@@ -39,7 +39,7 @@ impl RawTable {
         })
     }
 
-    /// The table, of this database.
+    /// Returns the table, if it is of this database.
     pub(crate) fn of_database(&self, database: u64) -> Result<&TableInner> {
         Ok(match &self.0 {
             Keys::Fixed8(table) => table.of_database(database)?,
@@ -47,13 +47,13 @@ impl RawTable {
         })
     }
 
-    /// Whether every key is eight bytes long.
+    /// Returns true if every key is eight bytes long.
     pub fn is_fixed8(&self) -> bool {
         matches!(self.0, Keys::Fixed8(_))
     }
 
-    /// The value under `key`. Where all keys have eight bytes, one that has not is [`Error::Malformed`], here as in all
-    /// that follows.
+    /// Returns the value under `key`. If all keys of the table have eight bytes and this key does not, this and all
+    /// other operations return [`Error::Malformed`].
     pub async fn get<'t, C: ConcurrencyControl>(
         &self,
         txn: &'t Txn<C>,
@@ -65,7 +65,7 @@ impl RawTable {
         }
     }
 
-    /// As [`Txn::get_into`]: the values under several keys, in their order.
+    /// Returns the values under several keys, in their order, like [`Txn::get_into`].
     pub(crate) async fn get_into<'t, C: ConcurrencyControl>(
         &self,
         txn: &'t Txn<C>,
@@ -84,7 +84,7 @@ impl RawTable {
         }
     }
 
-    /// Adds a row; [`Error::KeyExists`] if there is one with this key.
+    /// Adds a row. Returns [`Error::KeyExists`] if there is one with this key.
     pub async fn insert<C: ConcurrencyControl>(&self, txn: &Txn<C>, key: &[u8], value: &[u8]) -> Result<()> {
         match self.0 {
             Keys::Fixed8(table) => txn.insert(table, word(key)?, value).await,
@@ -92,7 +92,7 @@ impl RawTable {
         }
     }
 
-    /// Replaces the value under `key`; returns false if there is none.
+    /// Replaces the value under `key`. Returns false if there is none.
     pub async fn update<C: ConcurrencyControl>(
         &self,
         txn: &Txn<C>,
@@ -113,7 +113,7 @@ impl RawTable {
         }
     }
 
-    /// Removes the value under `key`; returns false if there was none.
+    /// Removes the value under `key`. Returns false if there was none.
     pub async fn delete<C: ConcurrencyControl>(&self, txn: &Txn<C>, key: &[u8]) -> Result<bool> {
         match self.0 {
             Keys::Fixed8(table) => txn.delete(table, word(key)?).await,
@@ -121,7 +121,7 @@ impl RawTable {
         }
     }
 
-    /// All rows, in the order of their keys, or where the table's index has none, in its own.
+    /// Scans all rows, in the order of their keys, or in the index's own order if it keeps no order of keys.
     pub fn scan<'t, C: ConcurrencyControl>(&self, transaction: &'t Transaction<C>) -> RawRows<'t, C> {
         let (from, to) = (Bound::Unbounded, Bound::Unbounded);
         let database = transaction.txn().state().database;
@@ -131,8 +131,8 @@ impl RawTable {
         })
     }
 
-    /// The rows whose keys are within these bounds, in the order of their keys. Where the table's index has none, the
-    /// first row is [`Error::NoOrder`].
+    /// Scans the rows whose keys are within these bounds, in the order of their keys. If the table's index keeps no
+    /// order of keys, reading the first row returns [`Error::NoOrder`].
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -163,7 +163,8 @@ impl RawTable {
         }))
     }
 
-    /// The rows whose encoded keys begin so, in the order of their keys; as [`range`](RawTable::range) otherwise.
+    /// Scans the rows whose encoded keys begin with `prefix`, in the order of their keys, otherwise like
+    /// [`range`](RawTable::range).
     pub fn scan_prefix<'t, C: ConcurrencyControl>(
         &self,
         transaction: &'t Transaction<C>,
@@ -184,7 +185,7 @@ fn word_bound(key: Bound<&[u8]>) -> Result<Bound<u64>> {
     })
 }
 
-/// A key of eight bytes, as the number that sorts as it does.
+/// Returns a key of eight bytes as the number that sorts the same way.
 fn word(key: &[u8]) -> Result<u64> {
     match key.len() {
         8 => Ok(index_key(key).slice),
@@ -192,7 +193,8 @@ fn word(key: &[u8]) -> Result<u64> {
     }
 }
 
-/// Calls `f` with the first `limit` rows between two bounds in the order of the table's index, whatever is allowed with the table.
+/// Calls `f` with the first `limit` rows between two bounds in the order of the table's index, whatever access the
+/// table allows.
 pub(crate) async fn for_each_between<'t, C: ConcurrencyControl>(
     txn: &'t Txn<C>,
     table: &TableInner,
@@ -209,7 +211,7 @@ pub(crate) async fn for_each_between<'t, C: ConcurrencyControl>(
     }
 }
 
-/// Rows of a [`RawTable`].
+/// The rows of a [`RawTable`].
 pub struct RawRows<'t, C: ConcurrencyControl = Serializable>(Inner<'t, C>);
 
 enum Inner<'t, C: ConcurrencyControl> {
@@ -227,7 +229,7 @@ impl<C: ConcurrencyControl> fmt::Debug for RawRows<'_, C> {
 }
 
 impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
-    /// The rows between two bounds in the order of the table's index, whatever is allowed with the table.
+    /// Returns the rows between two bounds in the order of the table's index, whatever access the table allows.
     pub(crate) fn between(
         transaction: &'t Transaction<C>,
         table: &TableInner,
@@ -240,7 +242,7 @@ impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
         })
     }
 
-    /// The same rows, the last one first; before the first row is asked for.
+    /// Returns the same rows in descending order. Call this before the first row is read.
     pub fn reverse(self) -> Self {
         RawRows(match self.0 {
             Inner::Fixed8(rows) => Inner::Fixed8(rows.reverse()),
@@ -248,7 +250,7 @@ impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
         })
     }
 
-    /// At most this many rows.
+    /// Returns at most this many rows.
     pub fn limit(self, rows: usize) -> Self {
         RawRows(match self.0 {
             Inner::Fixed8(of) => Inner::Fixed8(of.limit(rows)),
@@ -256,7 +258,7 @@ impl<'t, C: ConcurrencyControl> RawRows<'t, C> {
         })
     }
 
-    /// The next row, or `None` at the end.
+    /// Returns the next row, or `None` at the end.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can fail, and an iterator's item would say so twice"

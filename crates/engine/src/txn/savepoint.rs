@@ -1,4 +1,4 @@
-//! Rolling a part of a transaction back.
+//! Rolling back a part of a transaction.
 
 use super::{Transaction, Txn};
 use crate::cc::ConcurrencyControl;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::Savepoint;
 
 impl<C: ConcurrencyControl> Txn<C> {
-    /// A point that the transaction can be rolled back to by [`rollback_to`](Self::rollback_to), as often as it likes.
+    /// Returns a point that [`rollback_to`](Self::rollback_to) can roll the transaction back to, any number of times.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -33,36 +33,42 @@ impl<C: ConcurrencyControl> Txn<C> {
         self.state().savepoint()
     }
 
-    /// Undoes all that the transaction has written since `savepoint` was made: rows, with their entries of indexes, and updates that
-    /// were left for the commit. The transaction goes on from there. The savepoint stays, and those before it; those made later,
-    /// behind changes that are undone now, do not.
+    /// Undoes everything that the transaction has written since `savepoint` was made: rows, their entries of indexes,
+    /// and updates left for the commit. The transaction continues from there. The savepoint and earlier ones remain.
+    /// Savepoints made after changes that are now undone do not.
     ///
-    /// What the transaction has read since then it still has read: it commits only if that fits together with the rest. That
-    /// includes what writes have told it, as that there was no row where one was inserted. Values that it has been given stay what they are,
-    /// also those that it had written itself: once it has read any of its own, what is undone takes memory until it ends. (Under the schemes
-    /// with one value for each row an insert that is undone takes about a hundred bytes as long.)
+    /// Reads since the savepoint still count: the transaction commits only if they fit together with the rest. This
+    /// includes what writes have learned, for example that an inserted row did not exist before. Values that were
+    /// returned stay valid, including values that the transaction had written itself. Therefore, once it has read any
+    /// of its own writes, undone changes take memory until it ends. Under the schemes with one value per row, an
+    /// undone insert takes about a hundred bytes until then.
     ///
-    /// Rows that it has written or locked since then, it may keep locked until it ends: under the schemes with versions
-    /// ([`Serializable`](crate::Serializable), [`Snapshot`](crate::Snapshot), [`MultiVersion`](crate::MultiVersion)) they are free again, the others keep
-    /// them. So a row that is to stay locked is locked before the savepoint, or once more afterwards.
+    /// Rows that were written or locked since the savepoint may stay locked until the transaction ends. Under the
+    /// schemes with versions ([`Serializable`](crate::Serializable), [`Snapshot`](crate::Snapshot),
+    /// [`MultiVersion`](crate::MultiVersion)) they become free again. Under the others they stay locked. To keep a
+    /// row locked, lock it before the savepoint, or again after the rollback.
     ///
-    /// A transaction that can only be undone, as after a conflict, is not saved by this: it is answered the same error again.
+    /// A transaction that can only be undone, as after a conflict, is not saved by this: it gets the same error
+    /// again.
     ///
     /// # Errors
-    /// [`Error::NoSavepoint`](crate::Error::NoSavepoint): it is of another transaction, or of an earlier run of the closure; or the
-    /// transaction was rolled back to an earlier one.
-    /// [`Error::OperationsInFlight`](crate::Error::OperationsInFlight): a future of the transaction has been polled and has not ended (or was
-    /// leaked); or a scan has rows to return that it has found since the savepoint was made, which are then undone in part: drop it
-    /// first, or make the savepoint when it has returned a row. (A scan that goes on sees what there is when it comes there.)
-    /// After either of them nothing has changed, and the transaction can go on.
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory): for what has to be kept. Then the transaction can only be undone.
+    /// - [`Error::NoSavepoint`](crate::Error::NoSavepoint): the savepoint is of another transaction or an earlier run
+    ///   of the closure, or the transaction was rolled back to an earlier savepoint.
+    /// - [`Error::OperationsInFlight`](crate::Error::OperationsInFlight): a future of the transaction was polled and
+    ///   has not ended, or was leaked. Also returned if a scan has found rows since the savepoint and not returned
+    ///   them yet, because these rows would be partly undone. Drop the scan first, or make the savepoint after it has
+    ///   returned a row. (A scan that continues sees what is there when it arrives.)
+    /// - [`Error::OutOfMemory`](crate::Error::OutOfMemory): there is no room for what has to be kept. The transaction
+    ///   can then only be undone.
+    ///
+    /// After the first two errors nothing has changed, and the transaction can continue.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         self.state().rollback_to(savepoint)
     }
 }
 
 impl<C: ConcurrencyControl> Transaction<C> {
-    /// As [`Txn::savepoint`](crate::Txn::savepoint).
+    /// Returns a savepoint, like [`Txn::savepoint`](crate::Txn::savepoint).
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -83,7 +89,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.txn().savepoint()
     }
 
-    /// As [`Txn::rollback_to`](crate::Txn::rollback_to).
+    /// Rolls back to a savepoint, like [`Txn::rollback_to`](crate::Txn::rollback_to).
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         self.lend(|txn| txn.rollback_to(savepoint))
     }

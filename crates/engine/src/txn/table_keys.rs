@@ -1,4 +1,4 @@
-//! The keys of a table, some at a time.
+//! The keys of a table, a few at a time.
 
 use super::{RawRows, Transaction};
 use crate::cc::ConcurrencyControl;
@@ -9,13 +9,13 @@ use std::ops::Bound;
 /// Some of the keys of a table.
 pub(crate) struct TableKeys {
     pub(crate) keys: Vec<Vec<u8>>,
-    /// Where the next ones begin, in the order of the table's index, if there may be more.
+    /// Where the next keys begin, in the order of the table's index. `None` if there are no more.
     pub(crate) next: Option<Bound<Vec<u8>>>,
 }
 
 impl TableKeys {
-    /// Looks at `rows_max` rows from `from` on, in the order of the table's index, and takes the keys of those of which `is_wanted` says
-    /// so, by key and value. Goes on whatever is allowed with the table.
+    /// Looks at `rows_max` rows from `from` on, in the order of the table's index. Takes the keys of the rows for
+    /// which `is_wanted` returns true. Reads whatever access the table allows.
     pub(crate) fn read<C: ConcurrencyControl>(
         transaction: &Transaction<C>,
         table: &TableInner,

@@ -1,4 +1,4 @@
-//! An interactive transaction: owned, held across awaits, moved between threads.
+//! Interactive transactions: owned, held across awaits, moved between threads.
 
 use super::run_to_commit::{blocked_wait, commit_with_updates, validate};
 use super::txn::Txn;
@@ -21,12 +21,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// A transaction that the caller drives: made by `Database::begin`, ended by [`commit`](Self::commit) or
-/// [`abort`](Self::abort); dropped, it aborts. While it is idle it holds a snapshot, and neither an
-/// epoch nor a latch. Its operations run at once, on the calling thread.
+/// A transaction that the caller drives. `Database::begin` makes it, and [`commit`](Self::commit) or
+/// [`abort`](Self::abort) ends it. Dropping it aborts it. Its operations run at once, on the calling thread. While it
+/// is idle it holds a snapshot, but no epoch and no latch.
 ///
-/// It belongs to the thread that has begun it, or has used it last. On that thread, calls that wait until open transactions have ended
-/// (`freeze`, `clear`, `drop_table`, `index`, `refresh` and others) are answered [`Error::WouldDeadlock`] as long as it is open.
+/// It belongs to the thread that began it or used it last. While it is open, calls on that thread that wait for open
+/// transactions to end (`freeze`, `clear`, `drop_table`, `index`, `refresh` and others) return
+/// [`Error::WouldDeadlock`].
 ///
 /// ```
 /// # use braiddb::{Database, Options, Table};
@@ -40,21 +41,21 @@ use std::task::{Poll, Waker};
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 pub struct Transaction<C: ConcurrencyControl = Serializable> {
-    /// Boxed: the scheme may know its address. Always there, but while it is dropped.
+    /// Boxed, because the scheme may know its address. Always there, except while it is dropped.
     state: Option<Box<OwnedState<C>>>,
     is_open: bool,
-    /// The number of the thread that has begun it, or used it last.
+    /// The number of the thread that began it or used it last.
     thread: Cell<u64>,
     engine: Arc<Engine<C>>,
 }
 
-/// Looks at the transaction that is in the way before it is waited for asleep. Most give the core away.
+/// How often to check the conflicting transaction before sleeping. Most checks yield the core.
 const LOOKS_AT_HOLDER_MAX: u32 = 16;
 
-/// A transaction's state that is no worker's, used by one transaction after another.
+/// The state of a transaction outside of workers, used by one transaction after another.
 struct OwnedState<C: ConcurrencyControl> {
     txn: TxnState<C>,
-    /// What it takes by itself.
+    /// The memory that it takes by itself.
     _charge: Charge,
 }
 
@@ -85,12 +86,14 @@ impl<C: ConcurrencyControl> Transaction<C> {
         Transaction::begin_with(engine, None, false)
     }
 
-    /// Begins one that writes what follows from rows and is stored nowhere: also where nothing can be written.
+    /// Begins a transaction that writes only what follows from rows and is stored nowhere, also where nothing can be
+    /// written.
     pub(crate) fn begin_derived(engine: &Arc<Engine<C>>) -> Result<Self> {
         Transaction::begin_with(engine, None, true)
     }
 
-    /// Begins again what has met a conflict and was undone: for schemes that let a transaction go first that has given way before.
+    /// Begins again a transaction that met a conflict and was undone. Some schemes let a transaction go first that
+    /// has aborted before.
     pub(super) fn begin_again(mut self) -> Result<Self> {
         debug_assert!(!self.is_open);
         self.lend(|txn| txn.context().metrics.retries.add(1));
@@ -99,7 +102,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         Transaction::begin_with(&self.engine, Some(state), false)
     }
 
-    /// `again`: the state of an attempt that has ended.
+    /// Begins a transaction. `again`: the state of an attempt that has ended.
     fn begin_with(
         engine: &Arc<Engine<C>>,
         again: Option<Box<OwnedState<C>>>,
@@ -119,7 +122,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
                 txn.read_only.set(false); // until it ends
             }
             let now_ns = engine.clock.now_ns();
-            // First: a thread that finds the transaction open is to find whose it is.
+            // First, so that a thread that finds the transaction open also finds its thread.
             set_interactive(txn, now_ns);
             txn.started();
             txn.begin_or_post().expect("in place")?;
@@ -132,7 +135,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         Ok(Transaction { state: Some(state), is_open: true, thread, engine: engine.clone() })
     }
 
-    /// The transaction has come from another thread: those who wait for it are to know.
+    /// Records that the transaction has come from another thread, for the transactions that wait for it.
     #[cold]
     fn moved(&self) {
         self.thread.set(thread_number());
@@ -146,7 +149,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
 
     /// Lends the transaction a context for one call.
     pub(crate) fn lend<R>(&self, f: impl FnOnce(&TxnState<C>) -> R) -> R {
-        /// Puts back the context of a call that this one is inside of: `f` may come back here.
+        /// Puts back the context of the enclosing call, because `f` may call back into the transaction.
         struct Lent<'t, C: ConcurrencyControl>(&'t TxnState<C>, NonNull<Context<C>>);
         impl<C: ConcurrencyControl> Drop for Lent<'_, C> {
             fn drop(&mut self) {
@@ -179,7 +182,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         Txn::of(self.state())
     }
 
-    /// As [`Txn::get`](crate::Txn::get).
+    /// Returns a value like [`Txn::get`](crate::Txn::get).
     pub fn get<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -188,8 +191,9 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.get(table, key))
     }
 
-    /// As [`Txn::get_for_update`](crate::Txn::get_for_update); while it waits, the thread is blocked. (So do not hold a row on the same thread that
-    /// waits for it: nobody could release it before the time is over.)
+    /// Reads and locks a row like [`Txn::get_for_update`](crate::Txn::get_for_update). While it waits, the thread is
+    /// blocked. Do not hold the row in another transaction of the same thread: it could not be released before the
+    /// time is over.
     pub fn get_for_update<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -198,7 +202,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.get_for_update(table, key))
     }
 
-    /// As [`Txn::get_many`](crate::Txn::get_many).
+    /// Reads several values like [`Txn::get_many`](crate::Txn::get_many).
     pub fn get_many<K: Key, V: Value + ?Sized, A: AsKey<K>, const N: usize>(
         &self,
         table: Table<K, V>,
@@ -207,7 +211,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.get_many(table, keys))
     }
 
-    /// As [`Txn::get_into`](crate::Txn::get_into).
+    /// Reads any number of values like [`Txn::get_into`](crate::Txn::get_into).
     pub fn get_into<'t, K: Key, V: Value + ?Sized, A: AsKey<K>>(
         &'t self,
         table: Table<K, V>,
@@ -217,7 +221,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.get_into(table, keys, out))
     }
 
-    /// As [`Txn::contains`](crate::Txn::contains).
+    /// Returns true if there is a value, like [`Txn::contains`](crate::Txn::contains).
     pub fn contains<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -226,7 +230,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.contains(table, key))
     }
 
-    /// As [`Txn::put`](crate::Txn::put).
+    /// Sets a value like [`Txn::put`](crate::Txn::put).
     pub fn put<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -236,7 +240,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.put(table, key, value))
     }
 
-    /// As [`Txn::insert`](crate::Txn::insert).
+    /// Adds a value like [`Txn::insert`](crate::Txn::insert).
     pub fn insert<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -246,7 +250,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.insert(table, key, value))
     }
 
-    /// As [`Txn::update`](crate::Txn::update).
+    /// Replaces a value like [`Txn::update`](crate::Txn::update).
     pub fn update<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -256,12 +260,12 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.update(table, key, value))
     }
 
-    /// As [`Txn::delete`](crate::Txn::delete).
+    /// Removes a value like [`Txn::delete`](crate::Txn::delete).
     pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Result<bool> {
         self.now(|txn| txn.delete(table, key))
     }
 
-    /// As [`Txn::update_at_commit`](crate::Txn::update_at_commit).
+    /// Updates a row at the commit, like [`Txn::update_at_commit`](crate::Txn::update_at_commit).
     pub fn update_at_commit<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -271,7 +275,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(|_| self.txn().update_at_commit(table, key, update))
     }
 
-    /// As [`Txn::add`](crate::Txn::add).
+    /// Adds to a number at the commit, like [`Txn::add`](crate::Txn::add).
     pub fn add<K: Key + 'static, V: Number>(
         &self,
         table: Table<K, V>,
@@ -281,7 +285,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.lend(|_| self.txn().add(table, key, amount))
     }
 
-    /// As [`Txn::scan`](crate::Txn::scan). Its rows come from [`OwnedRows::next`].
+    /// Scans a range of keys like [`Txn::scan`](crate::Txn::scan). [`OwnedRows::next`] returns its rows.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -304,7 +308,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         OwnedRows { rows: self.txn().scan(table, range), of: self }
     }
 
-    /// As [`Txn::walk`](crate::Txn::walk).
+    /// Scans in the order of the index, like [`Txn::walk`](crate::Txn::walk).
     pub(crate) fn walk<K: Key, V: Value + ?Sized>(
         &self,
         table: Result<&TableInner, Fault>,
@@ -314,12 +318,12 @@ impl<C: ConcurrencyControl> Transaction<C> {
         OwnedRows { rows: self.txn().walk(table, from, to), of: self }
     }
 
-    /// As [`Txn::scan_all`](crate::Txn::scan_all).
+    /// Scans all rows like [`Txn::scan_all`](crate::Txn::scan_all).
     pub fn scan_all<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> OwnedRows<'_, K, V, C> {
         OwnedRows { rows: self.txn().scan_all(table), of: self }
     }
 
-    /// As [`Txn::scan_prefix`](crate::Txn::scan_prefix).
+    /// Scans the rows with a prefix like [`Txn::scan_prefix`](crate::Txn::scan_prefix).
     pub fn scan_prefix<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -328,34 +332,34 @@ impl<C: ConcurrencyControl> Transaction<C> {
         OwnedRows { rows: self.txn().scan_prefix(table, prefix), of: self }
     }
 
-    /// As [`Txn::declare_read_only`](crate::Txn::declare_read_only).
+    /// Declares that it will not write, like [`Txn::declare_read_only`](crate::Txn::declare_read_only).
     pub fn declare_read_only(&self) {
         self.lend(TxnState::declare_read_only);
     }
 
-    /// As [`Txn::declare_partitions`](crate::Txn::declare_partitions). The thread waits, for moments; then it is
-    /// [`Error::Conflict`](crate::Error::Conflict).
+    /// Declares partitions like [`Txn::declare_partitions`](crate::Txn::declare_partitions). The thread waits only
+    /// for moments. Then the call returns [`Error::Conflict`](crate::Error::Conflict).
     pub fn declare_partitions(&self, partitions: impl IntoIterator<Item = Partition>) -> Result<()> {
         self.now(|txn| txn.declare_partitions(partitions))
     }
 
-    /// As [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).
+    /// Returns the timestamp of its snapshot, like [`Txn::snapshot_timestamp`](crate::Txn::snapshot_timestamp).
     pub fn snapshot_timestamp(&self) -> u64 {
         self.txn().snapshot_timestamp()
     }
 
-    /// Keeps what it changes out of the log: for changes that follow from what is there already.
+    /// Keeps its changes out of the log, for changes that follow from rows that exist already.
     pub(super) fn leave_out_of_log(&self) {
         self.state().durability.set(Durability::None);
     }
 
-    /// As [`Txn::set_durability`](crate::Txn::set_durability).
+    /// Chooses when it is acknowledged, like [`Txn::set_durability`](crate::Txn::set_durability).
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
         self.txn().set_durability(durability)
     }
 
-    /// Runs an async closure written for `run` in this transaction. It may await the transaction's
-    /// operations only: anything else is [`Error::WouldWait`].
+    /// Runs an async closure written for `run` in this transaction. It may await only the transaction's operations.
+    /// Awaiting anything else returns [`Error::WouldWait`].
     pub fn with<R>(&self, f: impl AsyncFnOnce(&Txn<C>) -> Result<R>) -> Result<R> {
         self.lend(|txn| {
             let mut future = pin!(f(Txn::of(txn)));
@@ -366,15 +370,15 @@ impl<C: ConcurrencyControl> Transaction<C> {
         })
     }
 
-    /// Makes the transaction's changes visible to those that begin from now on, and waits until they are durable,
-    /// and what it has seen, if that is what it is to wait for.
+    /// Commits the transaction. Its changes become visible to transactions that begin from now on. Waits until they
+    /// are durable, with everything that the transaction has seen, unless its durability says otherwise.
     pub fn commit(mut self) -> Result<()> {
         self.commit_in_place()
     }
 
     pub(super) fn commit_in_place(&mut self) -> Result<()> {
         self.state().end_operations();
-        // These are foreign code: if one panics, the transaction is dropped while it is open, and undone.
+        // The updates are foreign code. If one panics, the transaction is dropped while it is open, and undone.
         let updated = self.state().has_at_commits().then(|| self.now(|txn| commit_with_updates(txn.state())));
         self.is_open = false;
         let held_until = self.lend(|txn| {
@@ -404,8 +408,9 @@ impl<C: ConcurrencyControl> Transaction<C> {
         }
     }
 
-    /// Undoes the transaction because of an error of its closure, and returns what that comes to, as for a closure of
-    /// `Database::run`: a conflict, if what it rests on does not fit together; else itself, once that is durable.
+    /// Undoes the transaction after an error of its closure, and returns the resulting error, as for a closure of
+    /// `Database::run`. That is a conflict if the transaction's reads do not fit together. Otherwise it is the error
+    /// itself, once what the error rests on is durable.
     pub(super) fn fail_in_place(&mut self, error: Error) -> Error {
         let error = self.now(|txn| validate(txn.state(), error));
         self.is_open = false;
@@ -419,12 +424,14 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.wait_for_log(held_until).err().unwrap_or(error)
     }
 
-    /// Counts and emits that this transaction, which has been undone, has failed because of others, if it has: it is not run again.
+    /// Counts and emits that this transaction, which has been undone, has failed because of other transactions, if it
+    /// has. It is not run again.
     pub(super) fn tell_given_up(&self, error: &Error, retries: u32) {
         self.lend(|txn| txn.tell_given_up(error, retries));
     }
 
-    /// Waits a little for the transaction that was in the way of this one, which has been undone. Returns true if it is still open then.
+    /// Waits a little for the transaction that was in the way of this undone transaction. Returns true if it is still
+    /// open then.
     pub(super) fn is_blocked_for_long(&self) -> bool {
         self.lend(|txn| {
             let mut backoff = Backoff::new();
@@ -438,8 +445,9 @@ impl<C: ConcurrencyControl> Transaction<C> {
         })
     }
 
-    /// Waits for the transaction that was in the way of this one, which has been undone, if that is still open: returns false if not. Of
-    /// those that wait for its row each has its turn. [`Error::LockTimeout`] if it stays open for longer than the options say.
+    /// Waits for the transaction that was in the way of this undone transaction. Returns false if it is no longer
+    /// open. Transactions that wait for its row take turns. Returns [`Error::LockTimeout`] if it stays open for
+    /// longer than the options allow.
     pub(super) fn await_blocker(&self) -> Result<bool> {
         debug_assert!(!self.is_open, "a transaction that holds rows may close a cycle");
         self.lend(|txn| {
@@ -449,7 +457,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         })
     }
 
-    /// Undoes the transaction. (So does dropping it.)
+    /// Undoes the transaction, as dropping it does.
     pub fn abort(self) {
         drop(self);
     }
@@ -482,7 +490,7 @@ fn interactive_since<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<u64> {
     C::interactive_since(txn.shared(), C::place(scheme))
 }
 
-/// Rows of a [`Transaction::scan`](crate::Transaction::scan).
+/// The rows of a [`Transaction::scan`](crate::Transaction::scan).
 pub struct OwnedRows<'t, K, V: Value + ?Sized, C: ConcurrencyControl = Serializable> {
     rows: Rows<'t, K, V, C>,
     of: &'t Transaction<C>,
@@ -495,17 +503,17 @@ impl<K, V: Value + ?Sized, C: ConcurrencyControl> fmt::Debug for OwnedRows<'_, K
 }
 
 impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C> {
-    /// As [`Rows::reverse`].
+    /// Reverses the order, like [`Rows::reverse`].
     pub fn reverse(self) -> Self {
         OwnedRows { rows: self.rows.reverse(), of: self.of }
     }
 
-    /// As [`Rows::limit`].
+    /// Limits the number of rows, like [`Rows::limit`].
     pub fn limit(self, rows: usize) -> Self {
         OwnedRows { rows: self.rows.limit(rows), of: self.of }
     }
 
-    /// The next row, or `None` at the end.
+    /// Returns the next row, or `None` at the end.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can fail, and an iterator's item would say so twice"
@@ -519,19 +527,19 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> OwnedRows<'t, K, V, C
         }
     }
 
-    /// As [`Rows::for_each`]. `f` may call the transaction.
+    /// Calls `f` for each row left, like [`Rows::for_each`]. `f` may call the transaction.
     pub fn for_each(&mut self, f: impl FnMut(K, V::View<'t>)) -> Result<()> {
         let rows = &mut self.rows;
         self.of.now(move |_| rows.for_each(f))
     }
 
-    /// As [`Rows::try_for_each`].
+    /// Calls `f` for each row left until it fails, like [`Rows::try_for_each`].
     pub fn try_for_each(&mut self, f: impl FnMut(K, V::View<'t>) -> Result<()>) -> Result<()> {
         let rows = &mut self.rows;
         self.of.now(move |_| rows.try_for_each(f))
     }
 
-    /// As [`Rows::next_chunk`].
+    /// Reads the next rows into `chunk`, like [`Rows::next_chunk`].
     pub fn next_chunk(&mut self, chunk: &mut Vec<(K, V::View<'t>)>) -> Result<bool> {
         let rows = &mut self.rows;
         self.of.now(move |_| rows.next_chunk(chunk))

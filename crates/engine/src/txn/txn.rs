@@ -11,10 +11,10 @@ use crate::table::{AsKey, Fault, Key, NewValue, Number, Partition, Table, TableI
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
-/// An open transaction. Closures get `&Txn`; it is neither `Send` nor `Sync`.
+/// An open transaction. Closures get `&Txn`. It is neither `Send` nor `Sync`.
 ///
-/// Every operation is a future. What reads return is borrowed until the transaction ends; later
-/// writes do not disturb it.
+/// Every operation is a future. Values that reads return are borrowed until the transaction ends. Later writes do not
+/// change them.
 #[repr(transparent)]
 pub struct Txn<C: ConcurrencyControl = Serializable>(TxnState<C>);
 
@@ -26,11 +26,12 @@ impl<C: ConcurrencyControl> fmt::Debug for Txn<C> {
 
 // ---- the closure's side
 impl<C: ConcurrencyControl> Txn<C> {
-    /// The value under `key`, if there is one.
+    /// Returns the value under `key`, if there is one.
     ///
-    /// Under serializable isolation the read is tracked: if others change what was read, the transaction may
-    /// have to give way. `.untracked()` on the future reads the snapshot and no more (under the schemes
-    /// without snapshots, what is committed at that moment; as of its time where it has one): what the transaction does then must not depend on it.
+    /// Under serializable isolation the read is tracked: if other transactions change what was read, this transaction
+    /// may have to abort. `.untracked()` on the future reads only the snapshot. Under the schemes without snapshots,
+    /// it reads what is committed at that moment, or as of the transaction's time if the scheme gives it one. What
+    /// the transaction does then must not depend on an untracked read.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -48,14 +49,18 @@ impl<C: ConcurrencyControl> Txn<C> {
         Get::new(self.locate(table, &key))
     }
 
-    /// The value under `key`, if there is one, which nobody else can change until the transaction ends.
+    /// Returns the value under `key`, if there is one, and locks the row: no other transaction can change it until
+    /// this transaction ends. If there is no row, nothing is locked.
     ///
-    /// A row that another open transaction has locked or written is waited for, in the queue behind earlier waiters,
-    /// for [`Options::lock_wait_ms`] at most: then the call fails with [`Error::LockTimeout`]. `.timeout(…)` on the
-    /// future says how long instead; `.no_wait()` fails at once, with [`Error::RowLocked`]; `.skip_locked()` answers
-    /// [`Claim::Locked`](crate::Claim::Locked). Of transactions that would wait for each other in a cycle, one gives way when the wait that would
-    /// close the cycle begins, with [`Error::Deadlock`]: in a closure it is run again. Nothing is locked where there
-    /// is no row.
+    /// If another open transaction has locked or written the row, the call waits in the row's queue, behind earlier
+    /// waiters, for at most [`Options::lock_wait_ms`]. Then it fails with [`Error::LockTimeout`]. On the future:
+    ///
+    /// - `.timeout(…)` sets another limit.
+    /// - `.no_wait()` fails at once, with [`Error::RowLocked`].
+    /// - `.skip_locked()` returns [`Claim::Locked`](crate::Claim::Locked).
+    ///
+    /// A wait that would close a cycle of waiting transactions fails at once with [`Error::Deadlock`]. A closure then
+    /// runs again.
     ///
     /// [`Options::lock_wait_ms`]: crate::Options::lock_wait_ms
     ///
@@ -79,7 +84,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         GetForUpdate::new(self.locate(table, &key))
     }
 
-    /// Several keys, their cache misses overlapped. The values come in the order of the keys.
+    /// Returns the values under several keys, in the order of the keys. Their cache misses overlap.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -101,9 +106,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         GetMany::new(&self.0, table, keys)
     }
 
-    /// As many keys as `keys` has, their cache misses overlapped; without an allocation, whatever their number. The
-    /// values go to `out`, in the order of the keys: keys for which `out` has no place are not read, and places for
-    /// which there is no key are emptied.
+    /// Reads the values under any number of keys into `out`, in the order of the keys. Their cache misses overlap,
+    /// and nothing is allocated. Keys without a place in `out` are not read. Places without a key are emptied.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -127,7 +131,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         GetInto::new(&self.0, table, keys, out)
     }
 
-    /// Is there a value under `key`?
+    /// Returns true if there is a value under `key`.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn contains<K: Key, V: Value + ?Sized>(
         &self,
@@ -148,7 +152,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         Put::new(self.locate_to_write(table, &key), V::encode(value))
     }
 
-    /// Adds a value under a key that has none; [`Error::KeyExists`] otherwise.
+    /// Adds a value under a key that has none. Returns [`Error::KeyExists`] otherwise.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn insert<'t, 'v, K: Key, V: Value + ?Sized>(
         &'t self,
@@ -159,7 +163,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         Insert::new(self.locate_to_write(table, &key), V::encode(value))
     }
 
-    /// Replaces the value under `key`; returns false if there is none, and nothing was changed.
+    /// Replaces the value under `key`. Returns false, and changes nothing, if there is none.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn update<'t, 'v, K: Key, V: Value + ?Sized>(
         &'t self,
@@ -170,25 +174,28 @@ impl<C: ConcurrencyControl> Txn<C> {
         Update::new(self.locate(table, &key), V::encode(value))
     }
 
-    /// Removes the value under `key`; returns false if there was none.
+    /// Removes the value under `key`. Returns false if there was none.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn delete<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>, key: impl AsKey<K>) -> Delete<'_, C> {
         Delete::new(self.locate(table, &key))
     }
 
-    /// Leaves an update of the row under `key` for the commit: when the closure has ended, `update` is called with the row's newest
-    /// value, if there is one, and says by [`NewValue::set`] what becomes of it. Meanwhile others may change the row as
-    /// they like: only from that call until the commit, which follows at once, is the row locked, and others wait for it in its
-    /// queue. So transactions that count something in the same row do not undo each other. A row that is not there is not locked: under
-    /// [`Snapshot`](crate::Snapshot) another transaction may insert it between that call and the commit.
+    /// Updates the row under `key` when the transaction commits. When the closure has ended, `update` is called with
+    /// the row's newest value, if there is one, and sets the new value with [`NewValue::set`]. Until then other
+    /// transactions may change the row freely. The row is locked only from that call until the commit, which follows
+    /// at once, and other transactions wait for it in its queue. Transactions that count in the same row therefore do
+    /// not undo each other. A row that does not exist is not locked: under [`Snapshot`](crate::Snapshot) another
+    /// transaction may insert it between that call and the commit.
     ///
-    /// The transaction itself does not see the update: its reads show the row without. Where it has read rows as well, it commits
-    /// only if they are unchanged by then, and is run again otherwise. The row itself has been read when `update` is called, also if it is left
-    /// as it is. An error of `update` undoes
-    /// the transaction, and is what it answers. Updates are made in the order of tables and keys, those of one row in the order
-    /// of the calls. `update` is foreign code in the middle of a commit: it has to be short, and must not wait for this database.
-    /// (Under [`MultiVersion`](crate::MultiVersion), [`TimestampOrdering`](crate::TimestampOrdering) and [`Occ`](crate::Occ) a row that
-    /// was changed after the transaction began is a conflict all the same.)
+    /// The transaction itself does not see the update: its reads return the row without it. If the transaction has
+    /// also read rows, it commits only if they are unchanged by then, and runs again otherwise. The row itself counts
+    /// as read when `update` is called, even if `update` leaves it unchanged. An error of `update` undoes the
+    /// transaction, and is the transaction's result. Updates run in the order of tables and keys, and for one row in
+    /// the order of the calls. `update` runs in the middle of a commit: it must be short, and must not wait for this
+    /// database.
+    ///
+    /// Under [`MultiVersion`](crate::MultiVersion), [`TimestampOrdering`](crate::TimestampOrdering) and
+    /// [`Occ`](crate::Occ), a row that was changed after the transaction began is still a conflict.
     ///
     /// ```
     /// # use braiddb::{Database, Error, Options, Table};
@@ -221,9 +228,10 @@ impl<C: ConcurrencyControl> Txn<C> {
         self.0.update_at_commit(table, &key, Box::new(update))
     }
 
-    /// Adds `amount` to the number under `key` when the transaction commits, by
-    /// [`update_at_commit`](Self::update_at_commit): additions of several transactions to the same number do not conflict.
-    /// Where there is none it becomes `amount`. [`Error::Overflow`] if the type cannot hold the sum.
+    /// Adds `amount` to the number under `key` when the transaction commits, with
+    /// [`update_at_commit`](Self::update_at_commit). Additions of several transactions to the same number do not
+    /// conflict. If there is no number, it becomes `amount`. Returns [`Error::Overflow`] if the type cannot hold the
+    /// sum.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -250,7 +258,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         })
     }
 
-    /// The rows of a range of keys, in order; see [`Rows`].
+    /// Scans the rows of a range of keys, in order: see [`Rows`].
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -277,7 +285,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         Rows::new(&self.0, table, range.start_bound(), range.end_bound())
     }
 
-    /// All rows between two bounds in the order of the table's index, whatever that is: see
+    /// Scans all rows between two bounds in the order of the table's index, whatever that is: see
     /// [`Index::order_of`](crate::index::Index::order_of).
     pub(crate) fn walk<K: Key, V: Value + ?Sized>(
         &self,
@@ -288,12 +296,12 @@ impl<C: ConcurrencyControl> Txn<C> {
         Rows::in_order_of_index(&self.0, table, from, to)
     }
 
-    /// All rows of a table, in the order of their keys.
+    /// Scans all rows of a table, in the order of their keys.
     pub fn scan_all<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Rows<'_, K, V, C> {
         Rows::new(&self.0, table, Bound::<&&K>::Unbounded, Bound::Unbounded)
     }
 
-    /// The rows whose keys begin with the encoded bytes of `prefix`: the first components of a tuple, or the
+    /// Scans the rows whose keys begin with the encoded bytes of `prefix`: the first components of a tuple, or the
     /// first bytes of a string.
     ///
     /// ```
@@ -321,27 +329,31 @@ impl<C: ConcurrencyControl> Txn<C> {
         Rows::with_prefix(&self.0, table, prefix)
     }
 
-    /// Declares that this transaction will not write: from now on writes fail with [`Error::ReadOnly`].
+    /// Declares that this transaction will not write. From now on its writes fail with [`Error::ReadOnly`].
     ///
-    /// Declared before anything else is done, it makes the transaction cheaper, and it will meet no conflict:
-    /// what it reads is the database as of one moment, and needs no tracking. (Not so under the schemes with one value per
-    /// record, which have no snapshots: there it is a transaction like any other.)
+    /// If declared before any operation, the transaction is cheaper and meets no conflict: it reads the database as
+    /// of one moment, without tracking. This does not hold under the schemes with one value per record, which have no
+    /// snapshots. There it is a transaction like any other.
     pub fn declare_read_only(&self) {
         self.0.declare_read_only();
     }
 
-    /// Declares which partitions of the database this transaction needs, under [`HStore`](crate::HStore): waits until they are its
-    /// own, in which no other one reads or writes until it ends. To be called before anything else is read or written.
-    /// Under other schemes it does nothing, and does not ask for the partitions.
+    /// Declares which partitions of the database this transaction needs, under [`HStore`](crate::HStore). Waits until
+    /// the transaction has them to itself: no other transaction reads or writes in them until it ends. Call this
+    /// before anything else is read or written. Under other schemes it does nothing, and does not evaluate
+    /// `partitions`.
     ///
-    /// [`partition_of`](Self::partition_of) says in which partition a row is, if it is in one
-    /// ([`Database::partitioned_table`](crate::Database::partitioned_table)). Rows of other tables can be read by a transaction
-    /// with any partition (one that has none takes all), and are written by one that has all, as are ranges read that may be in several.
+    /// [`partition_of`](Self::partition_of) returns the partition of a row, if the row is in one
+    /// ([`Database::partitioned_table`](crate::Database::partitioned_table)). Rows of other tables can be read by a
+    /// transaction with any partition, and a transaction without one takes all. They are written only by a
+    /// transaction that has all partitions. So are ranges read that may span several.
     ///
-    /// What an operation needs beyond that is taken when it begins: so a transaction that stays within one partition need not
-    /// declare it. One that needs a partition which comes before one that it has, and is another transaction's, gives way, and its closure is
-    /// run again with all that it needed from the beginning. So too few of them cost time, and nothing else. (An interactive transaction is not run again: it fails
-    /// with [`Error::Conflict`].) A partition that an open transaction keeps for long is waited for as a locked row is.
+    /// An operation takes the partitions that it needs and that were not declared when it begins. A transaction that
+    /// stays within one partition need not declare it. If the missing partition comes before one that the transaction
+    /// has, and belongs to another transaction, the transaction aborts, and its closure runs again with all
+    /// partitions it needed from the beginning. Declaring too few partitions costs only time. An interactive
+    /// transaction does not run again: it fails with [`Error::Conflict`]. If an open transaction keeps a partition
+    /// for long, others wait for it as for a locked row.
     ///
     /// ```
     /// # use braiddb::metrics::SystemClock;
@@ -367,7 +379,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         DeclarePartitions::new(&self.0, partitions)
     }
 
-    /// The partition that a row with this key is in, whether or not there is one. `None`: the table is not partitioned.
+    /// Returns the partition of a row with this key, whether or not the row exists. `None` if the table is not
+    /// partitioned.
     #[inline(always)]
     pub fn partition_of<K: Key, V: Value + ?Sized>(
         &self,
@@ -383,10 +396,10 @@ impl<C: ConcurrencyControl> Txn<C> {
             .map(Partition::new)
     }
 
-    /// Chooses when this transaction is acknowledged, instead of the database's [`Options::durability`]. One that
-    /// only reads is acknowledged, under `Sync`, when what it may have seen is durable.
+    /// Chooses when this transaction is acknowledged, instead of the database's [`Options::durability`]. Under
+    /// `Sync`, a transaction that only reads is acknowledged when everything that it may have seen is durable.
     ///
-    /// [`Durability::None`] is for whole databases: an error here, unless it is the database's own.
+    /// [`Durability::None`] is for whole databases: it is an error here, unless it is the database's own setting.
     ///
     /// [`Options::durability`]: crate::Options::durability
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
@@ -398,8 +411,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         Ok(())
     }
 
-    /// Identifies the snapshot that the transaction reads: two transactions with the same one see the same
-    /// database but for their own writes, and one that begins later has no lesser one.
+    /// Returns the timestamp of the snapshot that the transaction reads. Two transactions with the same timestamp see
+    /// the same database except for their own writes. A later transaction never has a smaller timestamp.
     pub fn snapshot_timestamp(&self) -> u64 {
         self.0.snapshot_timestamp()
     }
@@ -407,7 +420,7 @@ impl<C: ConcurrencyControl> Txn<C> {
 
 // ---- the engine's side
 impl<C: ConcurrencyControl> Txn<C> {
-    /// The transaction with this state.
+    /// Returns the transaction with this state.
     #[inline(always)]
     pub(crate) fn of(state: &TxnState<C>) -> &Txn<C> {
         // SAFETY: a `Txn` is a state and nothing else, laid out alike.
@@ -436,7 +449,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         }
     }
 
-    /// Finds the place of a row that there may not be yet.
+    /// Finds the place of a row that may not exist yet.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn locate_to_write<K: Key, V: Value + ?Sized>(
         &self,

@@ -1,4 +1,4 @@
-//! What can go wrong with the log.
+//! Errors of the log.
 
 use super::VERSION;
 use super::{DatabaseId, Lsn, Shortage};
@@ -6,24 +6,24 @@ use crate::storage::StorageError;
 use std::fmt;
 use std::sync::Arc;
 
-/// The result of what the log does.
+/// The result of an operation on the log.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the log did not do it.
+/// Why the log failed an operation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Storage failed while the log was opened or read.
     Storage(Arc<StorageError>),
-    /// The log has stopped, because of this. Of what was appended and is not known to be durable, the outcome is
-    /// unknown until the log is opened again.
+    /// The log has stopped because of this error. The outcome of records that were appended and are not known to be
+    /// durable is unknown until the log is opened again.
     Stopped(Arc<StorageError>),
-    /// There is no room for another segment, or none could be made, because of this. The record was not
-    /// appended. The log goes on when there is room.
+    /// There is no room for another segment, or none could be made, because of this shortage. The record was not
+    /// appended. The log continues when there is room.
     Full(Arc<Shortage>),
     /// The record does not fit into a segment. It was not appended.
     RecordTooLarge {
-        /// How long it would be.
+        /// The length that the record would have.
         bytes: u64,
         /// The limit.
         bytes_max: u64,
@@ -36,36 +36,36 @@ pub enum Error {
     Damaged {
         /// The file.
         file: String,
-        /// Where in the file.
+        /// The position in the file.
         offset: u64,
-        /// Where in the log.
+        /// The position in the log.
         lsn: Lsn,
         /// What is wrong.
         reason: &'static str,
     },
-    /// The log does not reach, or does not begin before, a position that is needed.
+    /// The log does not reach a position that is needed, or begins after it.
     Missing {
         /// The position.
         lsn: Lsn,
-        /// The segment that should hold it.
+        /// The segment that should hold the position.
         file: String,
-        /// What is wrong with that.
+        /// What is wrong with that segment.
         reason: &'static str,
     },
-    /// A segment is another database's. It is left as it is.
+    /// A segment belongs to another database. It is left unchanged.
     Foreign {
         /// The file.
         file: String,
-        /// The database that its header names.
+        /// The database that the segment's header names.
         other: DatabaseId,
-        /// The one that is read.
+        /// The database that is being read.
         database: DatabaseId,
     },
-    /// The log has a record of a kind that has to be known, and is not.
+    /// The log has a record of a kind that this version does not know and has to know.
     UnknownRecord {
         /// The file.
         file: String,
-        /// Where in the log.
+        /// The position in the log.
         lsn: Lsn,
         /// The kind.
         kind: u8,
@@ -74,12 +74,12 @@ pub enum Error {
     UnsupportedVersion {
         /// The file.
         file: String,
-        /// Its version.
+        /// The file's version.
         version: u32,
     },
-    /// A segment cannot be so long.
+    /// The length is not allowed for a segment.
     SegmentBytes {
-        /// How long.
+        /// The length.
         bytes: u64,
     },
 }

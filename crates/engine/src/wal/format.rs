@@ -4,48 +4,50 @@ use super::codec::{OPTIONAL_KIND_MIN, u32_at, u64_at};
 use super::{DatabaseId, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, VERSION};
 use crate::storage::SECTOR_BYTES;
 
-/// A segment's header has a sector of its own, which is written when the file is made and when the segment begins.
+/// A segment's header has a sector of its own. It is written when the file is made, and again when the segment
+/// begins.
 pub(super) const SEGMENT_HEADER_BYTES: usize = SECTOR_BYTES;
 
-/// What comes before a record's body.
+/// The length of a record's header, which precedes its body.
 pub(super) const RECORD_HEADER_BYTES: usize = 32;
 
-/// No segment has a higher number, or begins later: to write that much takes decades. A header that says otherwise is
-/// none, so what is read can be added up without overflow.
+/// The highest number of a segment, and the highest position at which one begins: to write that much takes decades. A
+/// header with a higher value is invalid, so values that were read can be added up without overflow.
 pub(super) const POSITION_MAX: u64 = 1 << 62;
 
 const MAGIC: [u8; 8] = *b"BRAIDLOG";
-/// Of the header's sector, what is used; the rest is zero.
+/// How many bytes of the header's sector are used. The rest is zero.
 const USED_BYTES: usize = 64;
 
-/// How the file of a segment is called.
+/// Returns the name of a segment's file.
 pub(super) fn name(number: u64) -> String {
     format!("log-{number:020}")
 }
 
-/// The number of the segment that a file of this name is.
+/// Returns the number of the segment whose file has this name.
 pub(super) fn number(file: &str) -> Option<u64> {
     let number = file.strip_prefix("log-")?.parse().ok()?;
     (name(number) == file).then_some(number)
 }
 
-/// The head of a segment: durable before the first of its records is written.
+/// The head of a segment. It is durable before the first of the segment's records is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
-    /// From 1 on. A file whose header has another number than its name has not begun.
+    /// The segment's number, from 1 on. A file whose header has another number than its name has not begun.
     pub(super) number: u64,
     pub(super) first_lsn: u64,
-    /// The checksum of the last record before the segment; of the first segment, 0.
+    /// The checksum of the last record before the segment; 0 for the first segment.
     pub(super) chain: u32,
-    /// How long the file was made. It is shorter only where the unused end has been given back.
+    /// The length that the file was made with. The file is shorter only if its unused end has been given back.
     pub(super) bytes: u64,
 }
 
-/// What a segment's first sector is.
+/// What the first sector of a segment's file contains.
 pub(super) enum Decoded {
     /// The header of this segment.
     Begun(SegmentHeader),
-    /// A header of this database that another segment had, or none yet, or that is half of one: the segment has not begun.
+    /// A header of this database that belongs to an earlier segment, to no segment yet, or that is half written. The
+    /// segment has not begun.
     Prepared,
     Unsupported(u32),
     /// The header of another database's segment.
@@ -54,12 +56,12 @@ pub(super) enum Decoded {
 }
 
 impl SegmentHeader {
-    /// What a file of this length begins with until it is used: the header of no segment.
+    /// Returns the header that a file of this length begins with until it is used. It belongs to no segment.
     pub(super) fn prepared(bytes: u64) -> SegmentHeader {
         SegmentHeader { number: 0, first_lsn: 0, chain: 0, bytes }
     }
 
-    /// How long the file must be to hold what the log has up to here.
+    /// Returns how long the file must be to hold the log up to `lsn`.
     pub(super) fn used_bytes(&self, lsn: u64) -> u64 {
         debug_assert!(lsn >= self.first_lsn, "the position is in the segment");
         SEGMENT_HEADER_BYTES as u64 + (lsn - self.first_lsn)
@@ -79,14 +81,14 @@ impl SegmentHeader {
         bytes
     }
 
-    /// The database that these bytes name, if they are a segment's header.
+    /// Returns the database that these bytes name, if they are a segment's header.
     pub(super) fn claimed(bytes: &[u8]) -> Option<DatabaseId> {
         let is_header =
             bytes.len() >= USED_BYTES && bytes[..8] == MAGIC && header_checksum(bytes) == u32_at(bytes, 12);
         is_header.then(|| DatabaseId(u128::from(u64_at(bytes, 16)) | u128::from(u64_at(bytes, 24)) << 64))
     }
 
-    /// What the file of the segment of this number and database begins with.
+    /// Decodes the beginning of the file of this database's segment of this number.
     pub(super) fn decode(bytes: &[u8], database: DatabaseId, number: u64) -> Decoded {
         match Self::claimed(bytes) {
             None if Self::is_torn(bytes, database) => return Decoded::Prepared,
@@ -108,8 +110,8 @@ impl SegmentHeader {
         Decoded::Begun(header)
     }
 
-    /// Whether what differs between a segment's header and the one that its file had before is all that can be wrong with
-    /// these bytes: a write that was cut short in the midst of the sector, and a crash behind that, leave such a mixture.
+    /// Returns true if these bytes may be a mixture of the segment's header and the header that its file had before.
+    /// A write that is cut short in the middle of the sector leaves such a mixture, if a crash follows.
     fn is_torn(bytes: &[u8], database: DatabaseId) -> bool {
         bytes.len() >= USED_BYTES
             && bytes[..8] == MAGIC
@@ -118,7 +120,7 @@ impl SegmentHeader {
             && SegmentHeader::fields(bytes).is_length()
     }
 
-    /// What these bytes say as a header, right or wrong.
+    /// Reads these bytes as a header, without checking them.
     pub(super) fn fields(bytes: &[u8]) -> SegmentHeader {
         SegmentHeader {
             number: u64_at(bytes, 32),
@@ -145,9 +147,9 @@ pub(super) enum Kind {
     Commit,
     /// A change of the catalog.
     Catalog,
-    /// The time: everything before was appended then or before.
+    /// The time. Everything before this record was appended at that time or earlier.
     Time,
-    /// Not known to this version.
+    /// A kind that this version does not know.
     Other(u8),
 }
 
@@ -171,7 +173,7 @@ impl Kind {
         }
     }
 
-    /// The number of a kind that is not known here and that a reader has to know.
+    /// Returns the kind's number if this version does not know the kind and a reader has to know it.
     pub(super) fn unknown(self) -> Option<u8> {
         match self {
             Kind::Other(number) if number < OPTIONAL_KIND_MIN => Some(number),
@@ -180,25 +182,26 @@ impl Kind {
     }
 }
 
-/// The body of a record of the time, in nanoseconds since 1970 (UTC). Later versions may add to it.
+/// The length of the body of a record of the time: nanoseconds since 1970 (UTC). Later versions may add to the body.
 pub(super) const TIME_BYTES: usize = 8;
 
-/// The head of a record. Its checksum, which the next record repeats, covers all of this, the checksum of the
-/// body, and where it belongs: database and lsn.
+/// The head of a record. Its checksum, which the next record repeats, covers the whole header, the checksum of the
+/// body, and the record's place: database and lsn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHeader {
     pub(super) body_bytes: u32,
     pub(super) body_checksum: u32,
     /// The checksum of the record before.
     pub(super) previous: u32,
-    /// How far before this record its run began. Everything before the run was durable when it was written.
+    /// The distance from the beginning of the run to this record. Everything before the run was durable when the run
+    /// was written.
     pub(super) run_bytes: u32,
     pub(super) commit_timestamp: u64,
     pub(super) kind: Kind,
 }
 
 impl RecordHeader {
-    /// The bytes, and the checksum that the next record repeats.
+    /// Returns the header's bytes, and the checksum that the next record repeats.
     pub(super) fn encode(&self, database: DatabaseId, lsn: u64) -> ([u8; RECORD_HEADER_BYTES], u32) {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[4..8].copy_from_slice(&self.body_bytes.to_le_bytes());
@@ -212,15 +215,15 @@ impl RecordHeader {
         (bytes, checksum)
     }
 
-    /// The header and its checksum, if `bytes` begin with the header of a record that belongs at `lsn` and
-    /// whose body they have room for.
+    /// Returns the header and its checksum, if `bytes` begin with the header of a record that belongs at `lsn`, and
+    /// if they have room for its body.
     pub(super) fn decode(bytes: &[u8], database: DatabaseId, lsn: u64) -> Option<(RecordHeader, u32)> {
         let (head, behind) = bytes.split_first_chunk()?;
         Self::decode_head(head, behind.len() as u64, database, lsn)
     }
 
-    /// As [`RecordHeader::decode`], of the header alone, behind which there are so many bytes. What is cheap is looked
-    /// at first: a search tries this at every byte.
+    /// Decodes a header alone, like [`RecordHeader::decode`], if `behind_bytes` bytes follow it. Cheap checks come
+    /// first, because a search tries this at every byte.
     pub(super) fn decode_head(
         head: &[u8; RECORD_HEADER_BYTES],
         behind_bytes: u64,
@@ -231,7 +234,7 @@ impl RecordHeader {
         (record_checksum(database, lsn, head) == decoded.1).then_some(decoded)
     }
 
-    /// The same, before the checksum is looked at.
+    /// Decodes the header without comparing its checksum.
     pub(super) fn fields(
         head: &[u8; RECORD_HEADER_BYTES],
         behind_bytes: u64,
@@ -251,7 +254,7 @@ impl RecordHeader {
         fits.then(|| (header, u32_at(head, 0)))
     }
 
-    /// The record's length with its body.
+    /// Returns the record's length, body included.
     pub(super) fn bytes(&self) -> u64 {
         RECORD_HEADER_BYTES as u64 + u64::from(self.body_bytes)
     }

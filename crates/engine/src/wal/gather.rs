@@ -1,4 +1,4 @@
-//! Taking records from the lanes and putting them into one order: runs, ready to be written.
+//! Takes records from the lanes and puts them into one order: runs, ready to be written.
 
 use super::buffer::Shared;
 use super::format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -7,54 +7,54 @@ use super::write_group::WriteGroup;
 use super::{DatabaseId, End, Lsn, Tail};
 use std::collections::VecDeque;
 
-/// The flusher's side of the lanes. Gathered is the log up to `at`, without a gap.
+/// The flusher's side of the lanes. The log is gathered up to `at`, without a gap.
 #[derive(Debug)]
 pub(super) struct Gatherer {
     database: DatabaseId,
     lanes: [Taken; LANES],
-    /// Those of them that something was taken from.
+    /// The lanes from which something was taken.
     active: Vec<usize>,
     at: u64,
     /// The checksum of the record before `at`.
     chain: u32,
-    /// The segment that it lies in.
+    /// The segment in which `at` lies.
     segment: SegmentHeader,
-    /// Where the segments after it begin.
+    /// Where the later segments begin.
     cuts: VecDeque<u64>,
-    /// A buffer that has been written: while one is on its way to the disk, the other is filled.
+    /// A buffer that has been written. While one buffer is on its way to the disk, the other is filled.
     spare_buffer: Vec<u8>,
 }
 
 impl Gatherer {
-    /// Goes on behind a tail, and behind a segment.
+    /// Continues behind a tail and behind a segment.
     pub(super) fn new(database: DatabaseId, tail: &Tail, segment: SegmentHeader) -> Gatherer {
         let lanes = std::array::from_fn(|_| Taken::default());
         let (active, cuts, spare_buffer) = (Vec::with_capacity(LANES), VecDeque::new(), Vec::new());
         Gatherer { database, lanes, active, at: tail.lsn, chain: tail.chain, segment, cuts, spare_buffer }
     }
 
-    /// Of the segment that begins behind what has been gathered.
+    /// Returns the header of the segment that begins behind what has been gathered.
     pub(super) fn header_next(&self) -> SegmentHeader {
         let number = self.segment.number + 1;
         SegmentHeader { number, first_lsn: self.at, chain: self.chain, ..self.segment }
     }
 
-    /// That segment has begun, before anything is gathered for it.
+    /// Notes that this segment has begun, before anything is gathered for it.
     pub(super) fn begin(&mut self, header: SegmentHeader) {
         self.segment = header;
     }
 
-    /// Everything before has been gathered.
+    /// Returns the position before which everything has been gathered.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Where the log ends with what has been gathered.
+    /// Returns where the log ends, with what has been gathered.
     pub(super) fn end(&self) -> End {
         End { lsn: Lsn(self.at), chain: self.chain, segment: self.segment.number }
     }
 
-    /// A segment has been begun by an appender and by no run yet.
+    /// Returns true if an appender has begun a segment that no run has begun yet.
     pub(super) fn has_cut(&self) -> bool {
         !self.cuts.is_empty()
     }
@@ -62,11 +62,13 @@ impl Gatherer {
     /// Adds runs of everything that had been appended when this was called.
     pub(super) fn gather(&mut self, shared: &Shared, runs: &mut VecDeque<WriteGroup>) {
         let until = shared.appended().0;
-        // Whatever has its place before `until` was or is being put into a lane by a holder of that lane's lock.
+        // Every record with a place before `until` is in a lane, or the holder of the lane's lock is putting it
+        // there.
         let durable = shared.durable().0;
         let lanes = self.lanes.iter_mut().zip(shared.lanes());
         lanes.for_each(|(taken, mut lane)| taken.take(&mut lane, durable));
-        // After the lanes: a segment's begin is noted before its first record is in its lane.
+        // The cuts are taken after the lanes: the beginning of a segment is noted before its first record is in a
+        // lane.
         self.cuts.extend(shared.state().cuts.drain(..));
         self.active.clear();
         self.active.extend((0..LANES).filter(|lane| self.lanes[*lane].lsn().is_some()));
@@ -89,13 +91,14 @@ impl Gatherer {
         assert!(self.cuts.front().is_none_or(|cut| *cut >= self.at), "no segment's begin was passed over");
     }
 
-    /// Which active lane has the record that belongs at `at`: often that of the record before, or the one behind.
+    /// Returns the turn of the active lane that has the record at `at`. Often it is the lane of the record before, or
+    /// the next one.
     fn turn_of_next(&self, turn: usize) -> Option<usize> {
         let has_next = |turn: &usize| self.lanes[self.active[*turn]].lsn() == Some(self.at);
         (turn..self.active.len()).chain(0..turn.min(self.active.len())).find(has_next)
     }
 
-    /// Adds the lane's next record to the run that ends where it belongs.
+    /// Adds the lane's next record to the run, which ends where the record belongs.
     fn add(&mut self, lane: usize, run: &mut WriteGroup) {
         debug_assert_eq!(run.first_lsn + run.bytes.len() as u64, self.at);
         let (mut header, body) = self.lanes[lane].next();

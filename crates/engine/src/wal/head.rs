@@ -1,28 +1,28 @@
-//! What the file of a segment begins with.
+//! The beginning of a segment's file.
 
 use super::format::{self, Decoded, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::{DatabaseId, Error, Result};
 use crate::storage::File;
 
-/// What the file of a segment begins with.
+/// What a segment's file begins with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Head {
-    /// Its header; and how long the file is.
+    /// The segment's header, and the length of the file.
     Begun(SegmentHeader, u64),
-    /// A header that says that it has not begun.
+    /// A header that says that the segment has not begun.
     Prepared,
-    /// Nothing that was written there: in every state that a crash can leave it has one of the others.
+    /// Nothing that was written there. Every state that a crash can leave is one of the other two.
     Bad,
 }
 
 impl Head {
-    /// The header and the file's length, if the segment has begun.
+    /// Returns the header and the file's length, if the segment has begun.
     pub(super) fn begun(&self) -> Option<(SegmentHeader, u64)> {
         if let Head::Begun(header, bytes) = self { Some((*header, *bytes)) } else { None }
     }
 }
 
-/// What the file of this segment begins with. Another database's header is an error.
+/// Reads the beginning of this segment's file. The header of another database is an error.
 pub(super) fn read_header(file: &dyn File, database: DatabaseId, number: u64) -> Result<Head> {
     let len_bytes = file.len_bytes()?;
     if len_bytes < SEGMENT_HEADER_BYTES as u64 {

@@ -5,7 +5,7 @@ use super::{Lsn, Result};
 use crate::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// A claim of a reader on the log, from a position on, as long as it is there.
+/// A reader's claim on the log from a position on. It lasts as long as the value exists.
 pub struct Hold {
     shared: Arc<Shared>,
     id: u64,
@@ -13,7 +13,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// On the log from `lsn` on. An error says where the log begins by now.
+    /// Takes a hold on the log from `lsn` on. An error says where the log now begins.
     pub(super) fn take(shared: &Arc<Shared>, lsn: Lsn) -> Result<Hold, Lsn> {
         let mut state = shared.state();
         let needed = state.truncate_before;
@@ -22,12 +22,13 @@ impl Hold {
         Ok(Hold { shared: Arc::clone(shared), id, lsn })
     }
 
-    /// From where on it holds.
+    /// Returns the position from which on the log is held.
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
 
-    /// Nothing before `lsn` is held any more. An error says that the hold was cut, and where the log begins.
+    /// Moves the hold to `lsn`, and releases everything before. An error says that the hold was cut, and where the
+    /// log begins.
     pub fn move_to(&mut self, lsn: Lsn) -> Result<(), Lsn> {
         debug_assert!(lsn >= self.lsn, "a reader goes forward");
         let mut state = self.shared.state();
@@ -43,10 +44,10 @@ impl Hold {
         Ok(())
     }
 
-    /// Waits until more is durable than what lies before `lsn`: wakes the task when it should ask again. A hold has one waker, the last.
-    /// Does not hurry the flusher.
+    /// Waits until something at or behind `lsn` is durable: wakes the task when it should ask again. A hold keeps
+    /// only the latest waker. This does not hurry the flusher.
     pub fn poll_beyond(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<()>> {
-        let waker = waker.clone(); // foreign code: not under the lock
+        let waker = waker.clone(); // foreign code: not called under the lock
         let mut state = self.shared.state();
         if state.is_durable(Lsn(lsn.0 + 1))? {
             return Poll::Ready(Ok(()));
@@ -73,7 +74,7 @@ impl Drop for Hold {
         }
         let waker = self.take_waker(&mut state);
         drop(state);
-        drop(waker); // foreign code: not under the lock
+        drop(waker); // foreign code: not called under the lock
     }
 }
 

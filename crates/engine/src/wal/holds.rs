@@ -1,38 +1,42 @@
-//! What readers of changes hold of the log, which else would be given up.
+//! Holds: what readers of changes keep of the log that would otherwise be given up.
 //!
-//! Invariants: what is given up lies before every hold; and a hold is taken only at a position that has not been given up. Both are
-//! decided under the lock of the log's state.
+//! Invariants:
+//!
+//! - What is given up lies before every hold.
+//! - A hold is taken only at a position that has not been given up.
+//!
+//! Both are decided under the lock of the log's state.
 
 use super::Lsn;
 
-/// The holds on a log, and how far it has been given up.
+/// The holds on a log, and the position up to which the log has been given up.
 #[derive(Debug)]
 pub(super) struct Holds {
-    /// Their numbers, and the positions from which on they hold.
+    /// The holds' numbers, and the positions from which on they hold the log.
     list: Vec<(u64, u64)>,
     next: u64,
-    /// Everything before may be gone.
+    /// Everything before this position may be gone.
     given_up: u64,
 }
 
 impl Holds {
-    /// None, on a log whose first segment begins here.
+    /// No holds, on a log whose first segment begins at `first_lsn`.
     pub(super) fn new(first_lsn: u64) -> Holds {
         Holds { list: Vec::new(), next: 0, given_up: first_lsn }
     }
 
-    /// Where the log begins for those who come now, if the database needs it from `needed` on.
+    /// Returns where the log begins for readers that start now, if the database needs it from `needed` on.
     pub(super) fn oldest(&self, needed: u64) -> u64 {
         let held = self.list.iter().map(|(_, lsn)| *lsn).min();
         self.given_up.max(needed.min(held.unwrap_or(needed)))
     }
 
-    /// How much is kept for readers alone.
+    /// Returns how many bytes are kept only for readers.
     pub(super) fn bytes(&self, needed: u64) -> u64 {
         needed.saturating_sub(self.oldest(needed))
     }
 
-    /// Takes a hold, which gets a number; an error says where the log begins.
+    /// Takes a hold and returns its number. An error says where the log begins.
     pub(super) fn take(&mut self, lsn: u64, needed: u64) -> Result<u64, Lsn> {
         let oldest = self.oldest(needed);
         if lsn < oldest {
@@ -43,20 +47,21 @@ impl Holds {
         Ok(self.next)
     }
 
-    /// Gives up what nobody needs or holds, and says where that ends. Holds that keep more than `bytes_max` are cut.
+    /// Gives up what is neither needed nor held, and returns where that ends. Holds that keep more than `bytes_max`
+    /// are cut.
     pub(super) fn give_up(&mut self, needed: u64, bytes_max: u64) -> Lsn {
         self.list.retain(|(_, lsn)| needed.saturating_sub(*lsn) <= bytes_max);
         self.given_up = self.oldest(needed);
         Lsn(self.given_up)
     }
 
-    /// Has a hold go on. Returns false if it was cut.
+    /// Moves a hold forward. Returns false if it was cut.
     pub(super) fn move_to(&mut self, id: u64, lsn: u64) -> bool {
         let found = self.list.iter_mut().find(|(other, _)| *other == id);
         found.map(|(_, at)| *at = lsn).is_some()
     }
 
-    /// Takes a hold away. Returns false if it was cut.
+    /// Removes a hold. Returns false if it was cut.
     pub(super) fn remove(&mut self, id: u64) -> bool {
         let found = self.list.iter().position(|(other, _)| *other == id);
         found.map(|at| self.list.swap_remove(at)).is_some()

@@ -1,13 +1,13 @@
-//! Lanes: where appenders leave records for the flusher. Each has a lock of its own, which as a rule one appender and,
-//! once per flush, the flusher take.
+//! Lanes: where appenders leave records for the flusher. Each lane has its own lock. Usually only one appender takes
+//! it and, once per flush, the flusher.
 //!
-//! Invariant: a record is given its place in the log, and put into its lane, under one and the same hold of the lane's
-//! lock. So the records of a lane ascend; and after every lane has been locked once, all records that had a place
-//! before that are in the lanes or were taken from them.
+//! Invariant: a record gets its place in the log and is put into its lane while the lane's lock is held once. So the
+//! records of a lane are in ascending order. After every lane has been locked once, every record that had a place
+//! before then is in a lane or was taken from one.
 
 use super::format::{Kind, RECORD_HEADER_BYTES, RecordHeader};
 
-/// What a record is to hold.
+/// What a record contains.
 #[derive(Clone, Copy)]
 pub(super) struct Body<'a> {
     pub(super) bytes: &'a [u8],
@@ -21,19 +21,19 @@ impl Body<'_> {
     }
 }
 
-/// How many lanes there are: more than the workers of most databases, and few enough to lock one after the other for
-/// each flush. More appenders than lanes share them.
+/// The number of lanes: more than most databases have workers, and few enough to lock one after the other for each
+/// flush. If there are more appenders than lanes, they share them.
 pub(super) const LANES: usize = 16;
 
-/// Memory that a lane keeps from one flush to the next.
+/// How many bytes of memory a lane keeps from one flush to the next.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Records in the order of the log, with gaps where those of other lanes lie.
+/// Records in the order of the log, with gaps where records of other lanes lie.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    /// Their places and headers, but for what the record before and the run decide.
+    /// The records' places and headers, without the fields that depend on the record before and on the run.
     heads: Vec<(u64, RecordHeader)>,
-    /// Their bodies, one behind the other.
+    /// The records' bodies, one behind the other.
     bodies: Vec<u8>,
 }
 
@@ -50,15 +50,16 @@ impl Records {
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     records: Records,
-    /// Where the record that was put here last ends.
+    /// Where the last record that was put here ends.
     pub(super) end: u64,
-    /// The earliest commit of `records`; and of those that were taken, unless the log is durable up to `taken_end`.
+    /// The earliest commit of `records`. `taken_earliest` is that of the records that were taken, unless the log is
+    /// durable up to `taken_end`.
     earliest: Earliest,
     taken_earliest: Earliest,
     taken_end: u64,
 }
 
-/// A commit's timestamp; that of none is above all others.
+/// A commit's timestamp. Without a commit it is above all others.
 #[derive(Clone, Copy, Debug)]
 struct Earliest(u64);
 
@@ -69,7 +70,7 @@ impl Default for Earliest {
 }
 
 impl Lane {
-    /// Puts a record here whose place has been reserved under this hold of the lock.
+    /// Puts a record here. Its place was reserved under this hold of the lock.
     pub(super) fn push(&mut self, lsn: u64, kind: Kind, body: Body<'_>) {
         debug_assert!(lsn >= self.end, "the records of a lane ascend");
         let header = RecordHeader {
@@ -88,7 +89,8 @@ impl Lane {
         }
     }
 
-    /// The earliest commit of what was put here that is not durable, if the log is durable up to there.
+    /// Returns the earliest commit of what was put here and is not durable, if the log is durable up to
+    /// `durable_lsn`.
     pub(super) fn unsettled(&self, durable_lsn: u64) -> u64 {
         let is_taken_durable = self.taken_end <= durable_lsn;
         if is_taken_durable { self.earliest.0 } else { self.earliest.0.min(self.taken_earliest.0) }
@@ -101,16 +103,17 @@ impl Lane {
     }
 }
 
-/// What was taken from a lane, to be read from the front.
+/// Records that were taken from a lane, to be read from the front.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     records: Records,
-    /// How many records, and bytes of bodies, have been read.
+    /// How many records, and how many bytes of bodies, have been read.
     read: (usize, usize),
 }
 
 impl Taken {
-    /// Takes what is in the lane, to be read behind what is left here. The log is durable up to `durable_lsn` at least.
+    /// Takes the lane's records, to be read behind the records that are left here. The log is durable at least up to
+    /// `durable_lsn`.
     pub(super) fn take(&mut self, lane: &mut Lane, durable_lsn: u64) {
         lane.taken(durable_lsn);
         if self.read.0 == self.records.heads.len() {
@@ -123,12 +126,12 @@ impl Taken {
         }
     }
 
-    /// Where the next record belongs.
+    /// Returns the place of the next record.
     pub(super) fn lsn(&self) -> Option<u64> {
         self.records.heads.get(self.read.0).map(|(lsn, _)| *lsn)
     }
 
-    /// Reads the next record, which is there.
+    /// Reads the next record, which must exist.
     pub(super) fn next(&mut self) -> (RecordHeader, &[u8]) {
         let (_, header) = self.records.heads[self.read.0];
         let begin = self.read.1;

@@ -1,27 +1,28 @@
-//! When what is in the log was appended: marks in it, and points that are asked for by them.
+//! When records of the log were appended: marks in the log, and points of the log that are named by time.
 
 use super::Lsn;
 use std::fmt;
 
-/// A record of the time, which the flusher appends about once in a second, as long as there is something behind the
-/// last: all that comes before it in the log was appended at that time or before.
+/// A record of the time. The flusher appends one about once a second, as long as there is something behind the last
+/// mark. Everything before the mark in the log was appended at that time or earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Where it begins.
+    /// Where the mark begins.
     pub lsn: Lsn,
-    /// Where it ends.
+    /// Where the mark ends.
     pub end_lsn: Lsn,
-    /// The time, in nanoseconds since 1970 (UTC). Later marks have no earlier one, also where the clock was set back.
+    /// The time, in nanoseconds since 1970 (UTC). It never decreases from mark to mark, even if the clock was set
+    /// back.
     pub unix_ns: u64,
 }
 
-/// Up to where a log is to count.
+/// The point up to which a log counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
-    /// All of it.
+    /// The whole log.
     End,
-    /// All records that end here or before.
+    /// All records that end here or earlier.
     Lsn(Lsn),
     /// All records before the last mark with this time or an earlier one, in nanoseconds since 1970 (UTC).
     Time {
@@ -43,9 +44,9 @@ impl fmt::Display for Until {
 /// A position, and what is known of its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// Where in the log.
+    /// The position in the log.
     pub lsn: Lsn,
-    /// The time of the last mark before, in nanoseconds since 1970 (UTC).
+    /// The time of the last mark before the position, in nanoseconds since 1970 (UTC).
     pub unix_ns: Option<u64>,
 }
 
@@ -56,7 +57,7 @@ impl fmt::Display for Point {
     }
 }
 
-/// A time in nanoseconds since 1970, as people and RFC 3339 write it.
+/// A time in nanoseconds since 1970, displayed in the form of RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Utc(pub u64);
 

@@ -8,13 +8,13 @@ use crate::storage::Storage;
 pub struct Around {
     /// The last mark with this time or an earlier one.
     pub before: Option<Mark>,
-    /// The first with a later one.
+    /// The first mark with a later time.
     pub after: Option<Mark>,
-    /// Where reading has ended: at the second of them, or the end of the log.
+    /// Where reading ended: at `after`, or at the end of the log.
     pub end: Point,
 }
 
-/// Looks for the marks around a time in the log from `start` on, which is where a record begins.
+/// Searches for the marks around a time in the log from `start` on, where a record must begin.
 pub fn marks_around(storage: &dyn Storage, database: DatabaseId, start: Lsn, unix_ns: u64) -> Result<Around> {
     let mut reader = Reader::with_ending(storage, database, start, Ending::Unknown)?;
     let mut around = Around { before: None, after: None, end: Point { lsn: start, unix_ns: None } };

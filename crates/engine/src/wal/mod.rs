@@ -1,12 +1,18 @@
-//! The write-ahead log: a sequence of records in segment files, written in groups and read back after a crash.
+//! The write-ahead log: a sequence of records in segment files. Records are written in groups and read back after a
+//! crash.
 //!
-//! [`Reader`] reads a directory's log to its end and gives a [`Tail`]; [`open`] goes on behind it with a
-//! [`Writer`], to which any thread appends, and a [`Flusher`], which one thread or a simulation drives. The
-//! format, and the rule by which a torn tail is told from damage, are in `docs/design/log-format.md`.
+//! 1. [`Reader`] reads a directory's log to its end and returns a [`Tail`].
+//! 2. [`open`] continues behind the tail with a [`Writer`] and a [`Flusher`].
+//! 3. Any thread appends to the [`Writer`]. One thread, or a simulation, drives the [`Flusher`].
+//!
+//! `docs/design/log-format.md` defines the format, and the rule that tells a torn tail from damage.
 //!
 //! Invariants, over positions in the whole log:
-//! `truncate_before <= durable_lsn <= next_lsn`; a record lies in one segment; and before the first byte of a
-//! run (what one write puts behind what is durable) is written, everything before the run is durable.
+//!
+//! - `truncate_before <= durable_lsn <= next_lsn`.
+//! - A record lies in one segment.
+//! - A run is what one write puts behind the durable part of the log. Everything before a run is durable before the
+//!   first byte of the run is written.
 
 mod buffer;
 mod checks;
@@ -67,7 +73,7 @@ pub use writer::{Writer, check_writable, open, open_unbegun, secure};
 
 use crate::storage::SECTOR_BYTES;
 
-/// A position in the whole log, in bytes of records since it was created.
+/// A position in the whole log, in bytes of records since the log was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
@@ -77,55 +83,58 @@ impl std::fmt::Display for Lsn {
     }
 }
 
-/// Which database a log belongs to: chosen at random when the database is created.
+/// The database that a log belongs to. The number is chosen at random when the database is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseId(pub u128);
 
-/// Whether a file of this name is a segment of a log.
+/// Returns true if a file of this name is a segment of a log.
 pub(crate) fn is_segment(file: &str) -> bool {
     format::number(file).is_some()
 }
 
-/// The smallest segment: its header and a sector of records.
+/// The smallest segment: a header and one sector of records.
 const SEGMENT_BYTES_MIN: u64 = 2 * SECTOR_BYTES as u64;
 
-/// The largest segment: a reader holds one in memory, and believes no file that is longer.
+/// The largest segment. A reader holds a whole segment in memory, and accepts no longer file.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Whose log it is.
+    /// The database that the log belongs to.
     pub database: DatabaseId,
-    /// How long a segment file is: whole sectors, from 1 KiB to 1 GiB. Default 64 MiB: rare enough that what
-    /// a new segment costs (two syncs) does not show, and small enough to give space back in time. No
-    /// record is longer than this less a sector.
+    /// The length of a segment file: whole sectors, from 1 KiB to 1 GiB. Default 64 MiB: a new segment costs two
+    /// syncs, which are rare enough not to show, and space is given back in time. No record is longer than this less
+    /// one sector.
     pub segment_bytes: u64,
-    /// How much may wait in memory to be durable. Default 16 MiB, tens of milliseconds of a fast
-    /// disk. Beyond, appending waits.
+    /// How many bytes may wait in memory to become durable. Default 16 MiB, tens of milliseconds of a fast disk.
+    /// Beyond the limit, appending waits.
     pub buffer_bytes_max: usize,
-    /// How long the oldest record may wait to be durable, in nanoseconds. Default 1 s, several times what a slow
-    /// disk takes. Beyond, appending waits (16 KiB of records, or one, may come in before that is noticed).
+    /// How long the oldest record may wait to become durable, in nanoseconds. Default 1 s, several times what a slow
+    /// disk takes. Beyond the limit, appending waits; up to 16 KiB of records, or one record, may come in before the
+    /// log notices.
     pub lag_ns_max: u64,
-    /// How long there is at least between the beginnings of two flushes, in nanoseconds, while nobody waits for what was
-    /// appended. Default 0.3 ms: two or three syncs of a fast disk. Each takes some 40 microseconds of processor time from those
-    /// that append; longer gains no more, and delays what is held back until it is durable.
+    /// The least time between the beginnings of two flushes while nothing waits for what was appended, in
+    /// nanoseconds. Default 0.3 ms: two or three syncs of a fast disk. Each flush takes some 40 microseconds of
+    /// processor time from the appending threads. A longer pause gains no more, and delays what is held back until it
+    /// is durable.
     pub pace_ns: u64,
-    /// A flush of fewer records than this is not followed by that pause. Default 8: the flusher of a few clients that wait for
-    /// each of their commits would only be woken twice, as it would sleep again before they say that they wait.
+    /// A flush of fewer records than this is not followed by that pause. Default 8. With only a few clients that wait
+    /// for each of their commits, the pause would wake the flusher twice, because it would sleep again before the
+    /// clients say that they wait.
     pub paced_records_min: u64,
-    /// How long there is at least between two records of the time. Default 1 s: exact enough to find a moment before a
-    /// mistake, at 40 bytes and no sync of its own but for the last in a busy time.
+    /// The least time between two records of the time. Default 1 s: exact enough to find a moment before a mistake. A
+    /// record takes 40 bytes, and no sync of its own except for the last one in a busy time.
     pub mark_interval_ns: u64,
-    /// How much of the log readers of changes may keep beyond what the database needs. Default 1 GiB, as much as it grows by between
-    /// two checkpoints.
+    /// How much of the log readers of changes may keep beyond what the database needs. Default 1 GiB, about what the
+    /// log grows by between two checkpoints.
     pub held_bytes_max: u64,
     /// The number by which events name the database. Default 0: none.
     pub number: u64,
 }
 
 impl Options {
-    /// The defaults, for this database.
+    /// Returns the defaults for this database.
     pub fn new(database: DatabaseId) -> Options {
         Options {
             database,
@@ -148,11 +157,11 @@ impl Options {
         Err(Error::SegmentBytes { bytes: self.segment_bytes })
     }
 
-    /// How many bytes of records a segment has room for.
+    /// Returns how many bytes of records fit into a segment.
     fn room_bytes(&self) -> u64 {
         self.segment_bytes - format::SEGMENT_HEADER_BYTES as u64
     }
 }
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the format that is written, and the only version that is read.
 const VERSION: u32 = 1;

@@ -1,4 +1,4 @@
-//! A place in the changes of one database, from which they can be read on.
+//! A place in the changes of one database, from which reading can continue.
 
 use super::codec::{u32_at, u64_at};
 use super::{DatabaseId, Lsn};
@@ -7,10 +7,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
-/// Where a reader of changes begins, or goes on: a place in the log of one database, which outlives the process. As bytes, or as
-/// a text, it can be stored beside what a consumer has applied so far.
+/// Where a reader of changes begins or continues: a place in the log of one database. It outlives the process. As
+/// bytes or text, it can be stored beside what a consumer has applied so far.
 ///
-/// Positions of one database are ordered; those of two are not.
+/// Positions of one database are ordered; positions of two databases are not.
 ///
 /// ```
 /// use braiddb::changes::ChangePosition;
@@ -27,19 +27,19 @@ use std::str::FromStr;
 #[derive(Clone, Copy)]
 pub struct ChangePosition {
     pub(crate) database: DatabaseId,
-    /// How often the database had been open without a log: what was changed then is in none.
+    /// How often the database had been opened without a log. No log has the changes of those times.
     pub(crate) generation: u32,
     pub(crate) lsn: Lsn,
-    /// The checksum of the record before, and by way of it all records before; where it is known.
+    /// The checksum of the record before, if it is known. Through it, the position identifies all earlier records.
     pub(crate) chain: Option<u32>,
 }
 
-/// How long an encoded position is.
+/// The length of an encoded position.
 const BYTES: usize = 40;
 
 const VERSION: u8 = 1;
 
-/// What was read is no position, or was changed.
+/// The input is no position, or was altered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidPosition;
 
@@ -52,12 +52,12 @@ impl fmt::Display for InvalidPosition {
 impl std::error::Error for InvalidPosition {}
 
 impl ChangePosition {
-    /// Where it is in the log.
+    /// Returns the place in the log.
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
 
-    /// The position as bytes, always as many.
+    /// Encodes the position, always in the same number of bytes.
     pub fn to_bytes(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[0] = VERSION;
@@ -71,7 +71,7 @@ impl ChangePosition {
         bytes
     }
 
-    /// The position that was stored as these bytes.
+    /// Decodes a position that was stored as these bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<ChangePosition, InvalidPosition> {
         let is_whole = bytes.len() == BYTES && u32_at(bytes, 36) == crc32c::crc32c(&bytes[..36]);
         if !is_whole || bytes[0] != VERSION || bytes[1] > 1 {
@@ -85,7 +85,7 @@ impl ChangePosition {
         })
     }
 
-    /// Of which log, and where.
+    /// Returns the log, and the place in it.
     fn place(&self) -> (u128, u32, u64) {
         (self.database.0, self.generation, self.lsn.0)
     }
@@ -106,7 +106,7 @@ impl Hash for ChangePosition {
 }
 
 impl PartialOrd for ChangePosition {
-    /// None where they are of two logs.
+    /// Returns none if the positions are of two logs.
     fn partial_cmp(&self, other: &ChangePosition) -> Option<Ordering> {
         let is_of_same = (self.database, self.generation) == (other.database, other.generation);
         is_of_same.then(|| self.lsn.cmp(&other.lsn))
@@ -120,7 +120,7 @@ impl fmt::Debug for ChangePosition {
 }
 
 impl fmt::Display for ChangePosition {
-    /// Its bytes as hexadecimal digits.
+    /// Writes the position's bytes as hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }

@@ -1,8 +1,8 @@
-//! The look at whether the segment that is written still has its name.
+//! Checks whether the segment that is being written still has its name.
 //!
-//! A file that somebody removes, moves away or replaces can still be written by a process that has it open, and synced
-//! without an error. What is in it is lost all the same, since recovery finds files by their names. So the name is looked at
-//! twice a second, and when the next segment begins.
+//! A process can still write and sync a file after somebody else has removed, moved or replaced it, without an error.
+//! Its contents are lost all the same, because recovery finds files by their names. So the name is checked twice a
+//! second, and when the next segment begins.
 
 use super::format::name;
 use crate::storage::{File, OpenMode, Operation, Storage, StorageError};
@@ -10,11 +10,11 @@ use crate::sync::{Arc, Mutex, lock};
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-/// Knows the segment that has begun last. `check` does not run while the database gives up that segment: a checkpoint
-/// that lets go of it begins after another one has begun.
+/// Knows the segment that began last. `check` does not run while the database gives up that segment: a checkpoint
+/// that lets go of it begins after another segment has begun.
 pub(super) struct Presence {
     storage: Arc<dyn Storage>,
-    /// Its number, and its file's [`File::id`].
+    /// The segment's number, and its file's [`File::id`].
     segment: Mutex<Option<(u64, Option<u128>)>>,
 }
 
@@ -23,12 +23,13 @@ impl Presence {
         Presence { storage, segment: Mutex::new(None) }
     }
 
-    /// A segment has begun, in this file. Without its id, which cannot be asked for, only the name is looked at.
+    /// Notes that a segment has begun in `file`. If the file's id cannot be read, only the name is checked.
     pub(super) fn begun(&self, number: u64, file: &dyn File) {
         *lock(&self.segment) = Some((number, file.id().ok().flatten()));
     }
 
-    /// An error if the segment's name leads to nothing, or to another file. Any other failure to look says nothing.
+    /// Fails if the segment's name leads to nothing or to another file. Any other failure of the check proves
+    /// nothing.
     pub(super) fn check(&self) -> Result<(), StorageError> {
         let segment = *lock(&self.segment);
         let Some((number, id)) = segment else { return Ok(()) };
@@ -41,14 +42,14 @@ impl Presence {
             },
         };
         let is_there = found == Some(id);
-        // (Another segment may have begun meanwhile.)
+        // Another segment may have begun meanwhile.
         if is_there || *lock(&self.segment) != segment {
             return Ok(());
         }
         Err(self.lost(&name(number)))
     }
 
-    /// The error that this file is gone, of those that a database has as long as it is open.
+    /// Returns the error that `file` is gone, which must exist while the database is open.
     pub(super) fn lost(&self, file: &str) -> StorageError {
         let shown =
             self.storage.path().map_or_else(|| file.into(), |path| path.join(file).display().to_string());

@@ -1,13 +1,17 @@
-//! The room on the device: what is kept back of it for the next checkpoint, so that a full disk can be left again.
+//! The room on the device. Some of it is reserved for the next checkpoint, so that the database can recover from a
+//! full disk.
 //!
-//! A log that has filled the device is given up by a checkpoint alone, and that needs room itself. So as long as room
-//! is scarce a file, `reserve`, holds as many blocks as the next checkpoint may write; other users of the device cannot
-//! take these, as they could what is merely free. A checkpoint that finds no other room has them given back. Where there
-//! is [`PLENTY`] of room nothing is held.
+//! When a log has filled the device, only a checkpoint can make room by giving up the log, and the checkpoint itself
+//! needs room. So while room is scarce, a file named `reserve` holds as many blocks as the next checkpoint may write.
+//! Other users of the device cannot take these blocks, as they could take free ones. A checkpoint that finds no other
+//! room has them given back. When there is [`PLENTY`] of room, nothing is held.
 //!
-//! Invariant: no segment is prepared unless the reserve holds what a checkpoint of all that the log has by its end may
-//! need, or there is plenty of room; and none while a checkpoint uses the reserve, unless there is room for both. (Of the
-//! first two checkpoints, only the second one gives up any log, so there is to be room for both.)
+//! Invariants:
+//!
+//! - A segment is prepared only if the reserve holds what a checkpoint may need for everything that the log has by
+//!   the end of the segment, or if there is plenty of room.
+//! - While a checkpoint uses the reserve, a segment is prepared only if there is room for both.
+//! - When only the second of the next two checkpoints gives up any log, there has to be room for both checkpoints.
 
 use super::Lsn;
 use crate::metrics::RoomStatistics;
@@ -16,36 +20,37 @@ use crate::sync::{Arc, Mutex, MutexGuard, lock, try_lock};
 use std::fmt;
 use std::io::ErrorKind;
 
-/// What the file is called.
+/// The name of the reserve's file.
 const RESERVE: &str = "reserve";
 
-/// So many times what a checkpoint may need has to be free for nothing to be held: others would have to take the rest
-/// from one look to the next.
+/// How many times the need of a checkpoint has to be free for nothing to be held. Others would have to take the rest
+/// between two checks.
 const PLENTY: u64 = 4;
 
-/// A checkpoint's small files, and what its files of rows have besides the rows.
+/// A checkpoint's small files, and what its files of rows contain besides the rows.
 const SMALL_FILES_BYTES: u64 = 64 << 10;
 
-/// So many segments have to be free, or it is time for a checkpoint.
+/// When fewer segments than this are free, it is time for a checkpoint.
 const SEGMENTS_AHEAD: u64 = 4;
 
-/// What checkpoints are expected to write until one gives up what the log has now.
+/// What checkpoints are expected to write until one of them gives up what the log has now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expected {
-    /// How many are needed for that; at least one.
+    /// How many checkpoints that takes; at least one.
     pub checkpoints: u64,
-    /// Rows of the last one that are written again.
+    /// Rows of the last checkpoint that are written again.
     pub rows_bytes: u64,
-    /// Where the log begins that the next one takes the place of: as much as it has, rows may have come.
+    /// Where the log begins that the next checkpoint replaces. As many bytes of rows may have come as the log has had
+    /// from there on.
     pub start_lsn: Lsn,
-    /// But no more than this, which the rows take in memory, and what came behind `memory_lsn`.
+    /// An upper bound: the memory that the rows take, and what came behind `memory_lsn`.
     pub memory_bytes: u64,
-    /// Where the log was then.
+    /// Where the log was when the memory was measured.
     pub memory_lsn: Lsn,
 }
 
 impl Expected {
-    /// What may be written when the log has come to `end`.
+    /// Returns how many bytes may be written when the log has reached `end`.
     fn bytes_at(&self, end: u64) -> u64 {
         let logged = self.rows_bytes.saturating_add(end.saturating_sub(self.start_lsn.0));
         let held = self.memory_bytes.saturating_add(end.saturating_sub(self.memory_lsn.0));
@@ -53,26 +58,26 @@ impl Expected {
     }
 }
 
-/// The room of one database. Only one thread at a time is to prepare segments.
+/// The room of one database. Only one thread may prepare segments at a time.
 pub struct Room {
     storage: Arc<dyn Storage>,
     segment_bytes: u64,
-    /// Held while the reserve is changed, which a device may make last.
+    /// Locked while the reserve is changed. A slow device can make that last long.
     held: Mutex<Held>,
-    /// How it was when it was looked at last; and whether it is time for a checkpoint.
+    /// The statistics of the last check, and whether it is time for a checkpoint.
     seen: Mutex<(RoomStatistics, bool)>,
 }
 
 #[derive(Default)]
 struct Held {
     reserve: Option<Box<dyn File>>,
-    /// How long it is.
+    /// The reserve's length.
     bytes: u64,
-    /// Not known before somebody has looked; until then all stays as it was found.
+    /// Unknown before the first call of `expect`. Until then the reserve stays as it was found.
     expected: Option<Expected>,
-    /// What a checkpoint under way needs, which uses the reserve.
+    /// What a running checkpoint needs, if it uses the reserve.
     lent_bytes: Option<u64>,
-    /// The last time that it was looked: what is free, and what should have been held.
+    /// The results of the last check: what is free, and what should have been held.
     free_bytes: Option<u64>,
     wanted_bytes: u64,
     is_short: bool,
@@ -85,12 +90,12 @@ impl Held {
 }
 
 impl Room {
-    /// Of the database in this storage, whose reserve may be there from before.
+    /// Opens the room of the database in this storage. A reserve may exist from an earlier opening.
     pub(super) fn open(storage: Arc<dyn Storage>, segment_bytes: u64) -> Result<Room> {
         let mut held = Held::default();
         match storage.open(RESERVE, OpenMode::ReadWrite) {
             Ok(file) => {
-                // It was not synced: a crash may have left its length alone.
+                // The file was not synced, so a crash may have left only its length.
                 let bytes = file.len_bytes()?;
                 held.bytes = if file.preallocate(0, bytes).is_ok() { bytes } else { 0 };
                 file.truncate(held.bytes)?;
@@ -106,17 +111,17 @@ impl Room {
         lock(&self.held)
     }
 
-    /// Makes sure that there is room for a checkpoint when the log has come to `end`, beside another segment.
+    /// Ensures that there is room for a checkpoint when the log has reached `end`, beside another segment.
     pub(super) fn prepare(&self, end: u64) -> Result<()> {
         self.hold(&mut self.held(), end, true)
     }
 
-    /// Takes note of what the next checkpoint is expected to write, with the log at `end`, and of what is free. Does
-    /// not wait for a device that is slow.
+    /// Notes what the next checkpoint is expected to write, with the log at `end`, and checks what is free. This does
+    /// not wait for a slow device.
     pub fn expect(&self, expected: Expected, end: Lsn) {
         let Some(mut held) = try_lock(&self.held) else { return };
         held.expected = Some(expected);
-        // (That it failed is in the statistics, and the next segment says so.)
+        // A failure is in the statistics, and the next segment reports it.
         let _ = self.hold(&mut held, end.0, false);
     }
 
@@ -150,7 +155,7 @@ impl Room {
             return if is_missing { Err(self.full()) } else { Ok(()) };
         }
         let Some(expected) = held.expected else { return Ok(()) };
-        // The segment after this one may be filled, too, before the next look.
+        // The segment after this one may be filled, too, before the next check.
         held.wanted_bytes = expected.bytes_at(end.saturating_add(self.segment_bytes));
         let held_bytes = held.bytes;
         let is_plenty = |times: u64| {
@@ -158,7 +163,7 @@ impl Room {
             held.free_bytes.is_some_and(|free| free.saturating_add(held_bytes) >= plenty)
         };
         let done = match () {
-            // (With a distance, so that it is not given back and taken again in turn.)
+            // The factor 2 keeps the reserve from being given back and taken again in turn.
             () if is_plenty(2 * PLENTY) && held_bytes > 0 => self.set(held, 0),
             () if is_plenty(PLENTY) && held_bytes == 0 => Ok(()),
             () if held_bytes < held.wanted_bytes => self.set(held, held.wanted_bytes),
@@ -169,7 +174,7 @@ impl Room {
         done
     }
 
-    /// Makes the reserve this long.
+    /// Sets the reserve's length.
     fn set(&self, held: &mut Held, bytes: u64) -> Result<()> {
         let file = match &held.reserve {
             Some(file) => file,
@@ -178,14 +183,14 @@ impl Room {
         if bytes < held.bytes {
             file.truncate(bytes)?;
         } else if let Err(error) = file.preallocate(held.bytes, bytes - held.bytes) {
-            let _ = file.truncate(held.bytes); // what it has got of it
+            let _ = file.truncate(held.bytes); // what it got of it
             return Err(error);
         }
         held.bytes = bytes;
         Ok(())
     }
 
-    /// Keeps nothing back any more.
+    /// Gives the reserve back for good.
     pub(super) fn give_back(&self) -> Result<()> {
         let mut held = self.held();
         let Some(file) = held.reserve.take() else { return Ok(()) };
@@ -194,12 +199,12 @@ impl Room {
         self.storage.remove(RESERVE)
     }
 
-    /// A segment cannot be prepared because a checkpoint needs the room.
+    /// Returns the error that a segment cannot be prepared because a checkpoint needs the room.
     fn full(&self) -> StorageError {
         StorageError::io(Operation::Preallocate, "the next segment of the log", ErrorKind::StorageFull.into())
     }
 
-    /// A checkpoint begins, with the log at `end`: if there is no other room for it, it gets the reserve.
+    /// Notes that a checkpoint begins, with the log at `end`. If there is no other room for it, it gets the reserve.
     pub fn begin_checkpoint(&self, end: Lsn) {
         let held = &mut *self.held();
         let needed = held.needed_at(end);
@@ -209,7 +214,8 @@ impl Room {
         }
     }
 
-    /// A checkpoint has found no room. Returns true if it gets the reserve, which it has not had; it can be tried again.
+    /// Lends the reserve to a checkpoint that has found no room. Returns true if the checkpoint gets the reserve and
+    /// did not have it before; it can then be tried again.
     pub fn lend(&self, end: Lsn) -> bool {
         let held = &mut *self.held();
         let needed = held.needed_at(end);
@@ -225,17 +231,19 @@ impl Room {
         is_lent
     }
 
-    /// The checkpoint is over. What it had is held again when somebody looks.
+    /// Notes that the checkpoint has ended. The next check holds the reserve again.
     pub fn end_checkpoint(&self) {
         self.held().lent_bytes = None;
     }
 
-    /// Little more than the reserve is left: it is time for a checkpoint, so that the log can be given up.
+    /// Returns true if little more than the reserve is left. It is then time for a checkpoint, so that the log can be
+    /// given up.
     pub fn is_scarce(&self) -> bool {
         lock(&self.seen).1
     }
 
-    /// What an error says: what is free, what is needed for another segment, and how much of that for a checkpoint.
+    /// Describes a shortage for an error: what is free, what another segment needs, and how much of that is for a
+    /// checkpoint.
     pub(super) fn shortage(&self, error: StorageError) -> Shortage {
         let held = &mut *self.held();
         self.look(held);
@@ -247,7 +255,7 @@ impl Room {
         Shortage { error, free_bytes: held.free_bytes, needed_bytes, reserve_bytes: held.bytes }
     }
 
-    /// How it was when it was looked at last: when a segment was prepared, and about twice a second.
+    /// Returns the statistics of the last check. Checks happen when a segment is prepared, and about twice a second.
     pub fn statistics(&self) -> RoomStatistics {
         lock(&self.seen).0
     }
@@ -259,21 +267,21 @@ impl fmt::Debug for Room {
     }
 }
 
-/// Why the log cannot take more for now.
+/// Why the log takes no more records for now.
 #[derive(Debug)]
 pub struct Shortage {
     /// What has failed.
     pub error: StorageError,
-    /// What is free on the device, where that is known.
+    /// What is free on the device, if that is known.
     pub free_bytes: Option<u64>,
-    /// What has to be, for another segment of the log, and what is missing of the reserve.
+    /// What has to be free, for another segment of the log and for the missing part of the reserve.
     pub needed_bytes: u64,
     /// What is held for the next checkpoint.
     pub reserve_bytes: u64,
 }
 
 impl Shortage {
-    /// The disk has not answered for so long.
+    /// Returns the shortage of a disk that has not answered for `waits_ns`.
     pub(super) fn slow(waits_ns: u64) -> Shortage {
         let text = format!("a write or a sync of it has not returned for {} ms", waits_ns / 1_000_000);
         let error = StorageError::io(Operation::SyncData, "the log", std::io::Error::other(text));

@@ -1,4 +1,4 @@
-//! The segment files of a log that is written: the current one, a spare, and old ones to be used again.
+//! The segment files of a log that is being written: the current segment, a spare, and old segments to be used again.
 
 use super::format::{SegmentHeader, name};
 use super::head::{Head, read_header};
@@ -10,21 +10,24 @@ use crate::sync::Arc;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 
-/// Zeros are written ahead of the records in pieces of this size: see [`Segments::write_ahead`]. One piece adds to a sync
-/// about as much as it takes itself, and is due once in some twenty groups of a busy log.
+/// The size of the pieces in which zeros are written ahead of the records: see [`Segments::write_ahead`]. A piece
+/// lengthens a sync by about the time that writing it takes, and is due once in some twenty groups of a busy log.
 const AHEAD_BYTES: u64 = 256 << 10;
 
-/// Zeros are written from this.
+/// The zeros that are written ahead.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// So many segments that nobody needs are kept to be used again: their blocks are there already.
+/// How many unneeded segments are kept to be used again. Their blocks are already allocated.
 const KEPT_MAX: usize = 2;
 
-/// What the next spare is called until it has a header and its length.
+/// The name of the next spare until it has a header and its length.
 const NEW: &str = "log.new";
 
-/// `segments` are those that have begun, ascending, the last of them `current` once one has begun since the log was
-/// opened; `spare` has the number after.
+/// The segments of a log, in three roles:
+///
+/// - `segments` have begun. They are in ascending order. Once a segment has begun since the log was opened, the last
+///   of them is `current`.
+/// - `spare` has the number after them.
 #[derive(Debug)]
 pub(super) struct Segments {
     storage: Arc<dyn Storage>,
@@ -32,18 +35,19 @@ pub(super) struct Segments {
     room: Arc<Room>,
     presence: Arc<Presence>,
     segments: VecDeque<(SegmentHeader, u64)>,
-    /// The first that was made since the log was opened. The blocks of those before may have been given back.
+    /// The first segment that was made since the log was opened. The blocks of earlier segments may have been given
+    /// back.
     first_own: u64,
     current: Option<Box<dyn File>>,
-    /// How much of it, from the start, has been written to, now or in an earlier use.
+    /// How much of the current file, from its start, has been written to, now or in an earlier use.
     written: u64,
     spare: Option<Box<dyn File>>,
-    /// The same of the spare.
+    /// The same for the spare.
     spare_written: u64,
 }
 
 impl Segments {
-    /// None current, after those that there are.
+    /// Starts behind the existing segments, without a current one.
     pub(super) fn new(
         storage: Arc<dyn Storage>,
         options: Options,
@@ -68,7 +72,7 @@ impl Segments {
         }
     }
 
-    /// These, with none left.
+    /// Takes these segments out, and leaves none.
     pub(super) fn take(&mut self) -> Segments {
         let empty =
             Segments::new(Arc::clone(&self.storage), self.options, Arc::clone(&self.room), Vec::new());
@@ -87,24 +91,24 @@ impl Segments {
         self.spare.is_some()
     }
 
-    /// The number that the next segment to begin has.
+    /// Returns the number of the next segment to begin.
     pub(super) fn number_next(&self) -> u64 {
         self.segments.back().map_or(1, |(last, _)| last.number + 1)
     }
 
-    /// The file of the segment that has begun last.
+    /// Returns the file of the segment that began last.
     pub(super) fn current(&self) -> &dyn File {
         &**self.current.as_ref().expect("a segment has begun")
     }
 
-    /// Makes the spare current and its header durable. Called again after an error, it goes on.
+    /// Makes the spare current and its header durable. A call after an error continues where the failed call stopped.
     pub(super) fn begin(&mut self, header: &SegmentHeader) -> Result<()> {
         if header.number == self.number_next() {
             self.current = Some(self.spare.take().expect("a segment begins when there is a spare"));
             self.written = self.spare_written;
             self.segments.push_back((*header, self.options.segment_bytes));
         }
-        // A last look at the one before, which nobody looks at again.
+        // This is the last check of the previous segment's name.
         self.presence.check()?;
         self.current().write_all_at(0, &header.encode(self.options.database))?;
         self.current().sync_data()?;
@@ -120,10 +124,10 @@ impl Segments {
         Ok(())
     }
 
-    /// Where records reach into blocks that were reserved and never written, writes zeros to those behind them. For to
-    /// sync such blocks, a file system notes in its journal that they are written now, which takes as long again as the
-    /// write and waits for whatever else is in the journal, as files of a checkpoint are. So that is done for many
-    /// groups at once.
+    /// Writes zeros behind the records once they reach blocks that were reserved but never written. When such blocks
+    /// are synced, a file system notes in its journal that they are now written. That takes as long again as the
+    /// write, and waits for whatever else is in the journal, such as the files of a checkpoint. Zeros written ahead
+    /// pay this cost once for many groups.
     pub(super) fn write_ahead(&mut self, end: u64) -> Result<()> {
         if end <= self.written {
             return Ok(());
@@ -139,15 +143,15 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes a spare, durably in the directory, unless there is one.
+    /// Makes a spare, durable in the directory, unless there is one.
     pub(super) fn prepare(&mut self, truncate_before: Lsn) -> Result<()> {
         if self.spare.is_some() {
             return Ok(());
         }
-        // Up to where the log may come in the segment that has begun last.
+        // The log may reach this position in the segment that began last.
         let end = self.segments.back().map_or(0, |(last, _)| last.first_lsn + last.bytes);
         while let Err(error) = self.room.prepare(end) {
-            // What is kept to be used again is room, too.
+            // Old segments that are kept to be used again are room, too.
             let Some(old) = self.unneeded(truncate_before).filter(|_| error.is_full()) else {
                 return Err(error);
             };
@@ -165,8 +169,8 @@ impl Segments {
         Ok(())
     }
 
-    /// An error if the name is a file's that holds something: one that was prepared before the database was opened does
-    /// not, and is replaced.
+    /// Fails if a file of this name exists and contains something. A file that was prepared before the database was
+    /// opened contains nothing and is replaced.
     fn check_unused(&self, name: &str) -> Result<()> {
         let file = match self.storage.open(name, OpenMode::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -180,14 +184,15 @@ impl Segments {
         }
     }
 
-    /// Gives an old segment that nobody needs the new name, and says how much of it has been written to. Its header tells
-    /// it from a segment that has begun. One that cannot be written to, because somebody else has a link to it, or that
-    /// cannot have its blocks back, is removed.
+    /// Renames an old segment that is no longer needed to `name`, and returns how much of it has been written to. Its
+    /// header tells it from a segment that has begun. The segment is removed instead if it cannot be written to,
+    /// because somebody else has a link to it, or if its blocks cannot be allocated again.
     fn take_old(&mut self, truncate_before: Lsn, name: &str) -> Result<Option<(Box<dyn File>, u64)>> {
         let Some(old) = self.unneeded(truncate_before) else { return Ok(None) };
         let old_name = super::format::name(old.number);
         let whole = match self.storage.open(&old_name, OpenMode::ReadWrite) {
-            // As a rule it was written to its end. (What a crash left unwritten costs time, no more.)
+            // Such a file has usually been written to its end. If a crash left some of it unwritten, that costs time
+            // and nothing else.
             Ok(file) if old.number >= self.first_own => Ok((file, self.options.segment_bytes)),
             Ok(file) => self.make_whole(&*file).map(|()| (file, 0)),
             Err(error) => Err(error),
@@ -206,20 +211,20 @@ impl Segments {
         Ok(Some(taken))
     }
 
-    /// Makes the file of a segment from before as long as new ones are, durably: its header may be on the disk before the
-    /// next sync of it.
+    /// Gives the file of a segment from an earlier opening the length of a new segment, durably: its header may be on
+    /// the disk before the next sync of the file.
     fn make_whole(&self, file: &dyn File) -> Result<()> {
         file.preallocate(0, self.options.segment_bytes)?;
         file.truncate(self.options.segment_bytes)?;
         file.sync_data()
     }
 
-    /// A new file, which gets its name when its header and length are durable: so whatever has a segment's name and no
-    /// good header is damaged.
+    /// Creates a file, which gets its name when its header and length are durable. So a file that has a segment's
+    /// name but no good header is damaged.
     fn create(&self, name: &str) -> Result<Box<dyn File>> {
         let header = SegmentHeader::prepared(self.options.segment_bytes).encode(self.options.database);
         let file = match self.storage.open(NEW, OpenMode::CreateNew) {
-            // Of an attempt that failed, or before a crash.
+            // The file is left from an attempt that failed, or from before a crash.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 self.storage.remove(NEW)?;
                 self.storage.open(NEW, OpenMode::CreateNew)?
@@ -228,21 +233,22 @@ impl Segments {
         };
         let reserved = file.preallocate(0, self.options.segment_bytes);
         reserved.and_then(|()| file.write_all_at(0, &header)).inspect_err(|_| {
-            // Gives back what it took. If that fails too, the next attempt does it.
+            // This gives back what the file took. If that fails too, the next attempt does it.
             let _ = self.storage.remove(NEW);
         })?;
         file.sync_data()?;
-        // In place of one that was prepared before the database was opened: a reader has seen that it has not begun.
+        // This may replace a file that was prepared before the database was opened. A reader has seen that that
+        // segment has not begun.
         self.storage.rename(NEW, name)?;
         Ok(file)
     }
 
-    /// Removes old segments that nobody needs, but for a few that are used again.
+    /// Removes old segments that are no longer needed, except for a few that are used again.
     pub(super) fn truncate(&mut self, before: Lsn) -> Result<()> {
         self.remove_old(before, KEPT_MAX)
     }
 
-    /// Removes old segments that nobody needs, but for so many.
+    /// Removes old segments that are no longer needed, except for `kept` of them.
     pub(super) fn remove_old(&mut self, before: Lsn, kept: usize) -> Result<()> {
         let ends = self.segments.iter().skip(1).take_while(|(next, _)| next.first_lsn <= before.0);
         let mut removed = 0u64;
@@ -268,26 +274,26 @@ impl Segments {
         Ok(())
     }
 
-    /// The oldest segment, if all of it lies before.
+    /// Returns the oldest segment, if all of it lies before `before`.
     fn unneeded(&self, before: Lsn) -> Option<SegmentHeader> {
         let (next, _) = self.segments.get(1)?;
         (next.first_lsn <= before.0).then(|| self.segments[0].0)
     }
 
-    /// Removes the spare, if there is one. Without a sync: a crash that undoes it costs room alone.
+    /// Removes the spare, if there is one. It does not sync: a crash that undoes the removal costs only room.
     fn remove_spare(&mut self) -> Result<()> {
         if self.spare.take().is_some() { self.storage.remove(&name(self.number_next())) } else { Ok(()) }
     }
 
-    /// The number of the last segment that has something of a log that ends there: the one before the last where nothing was
-    /// appended since that was begun.
+    /// Returns the number of the last segment that holds part of a log that ends at `end`. That is the segment before
+    /// the last one if nothing was appended since the last one began.
     pub(super) fn last_used(&self, end: Lsn) -> u64 {
         let used = self.segments.iter().rev().find(|(segment, _)| segment.first_lsn < end.0);
         used.or(self.segments.front()).map_or(0, |(segment, _)| segment.number)
     }
 
-    /// Cuts the last segment off behind the end of the log, or removes it where it is not `end`'s, when something else
-    /// vouches for the end. Without a sync, too.
+    /// Cuts off the last segment behind the end of the log, or removes the segment if `end` is not in it. The caller
+    /// has made the end durable elsewhere. This does not sync either.
     fn trim(&self, end: End) -> Result<()> {
         let Some((current, (last, _))) = self.current.as_ref().zip(self.segments.back()) else {
             return Ok(());
@@ -298,9 +304,9 @@ impl Segments {
         current.truncate(last.used_bytes(end.lsn.0))
     }
 
-    /// Gives back what the segment before the current one was to take and never took, as it is not the last any more. If it
-    /// is not given back, it is some room lost, and no more. Durably, for an archive takes it as it is now, and is not to be
-    /// offered another one.
+    /// Gives back the reserved room that the segment before the current one did not use, because it is no longer the
+    /// last. If this fails, only some room is lost. The new length is synced, because an archive copies the file in
+    /// this state and must not be offered another one.
     pub(super) fn trim_former(&self) -> Result<()> {
         let mut latest = self.segments.iter().rev();
         let (Some((current, _)), Some((former, bytes))) = (latest.next(), latest.next()) else {
@@ -317,14 +323,14 @@ impl Segments {
         }
     }
 
-    /// How many there are that do not lie before.
+    /// Returns how many segments do not lie before `before`.
     pub(super) fn count_from(&self, before: Lsn) -> usize {
         let ended = self.segments.iter().skip(1).take_while(|(next, _)| next.first_lsn <= before.0);
         self.segments.len() - ended.count()
     }
 
-    /// Makes the last segment as long as its header says, if its unused end was given back: when nothing else vouches
-    /// for the end of the log, a shorter file is taken for damaged. Reserves nothing.
+    /// Restores the length in the last segment's header, if the unused end of its file was given back. When nothing
+    /// else vouches for the end of the log, a shorter file counts as damaged. This reserves no blocks.
     pub(super) fn restore_length(&self) -> Result<()> {
         let Some((last, bytes)) = self.segments.back().filter(|(last, bytes)| *bytes < last.bytes) else {
             return Ok(());
@@ -335,8 +341,8 @@ impl Segments {
         file.sync_data()
     }
 
-    /// Writes again what a reader saw of the last segment behind what is durable for sure, and syncs it: after a
-    /// crash of the process alone, or a sync that failed, it may be in memory only.
+    /// Writes and syncs again what a reader saw in the last segment behind the part that is certainly durable. After
+    /// a crash of the process alone, or after a sync that failed, that part may be only in memory.
     pub(super) fn secure(&self, run_start: u64, lsn: u64) -> Result<()> {
         let Some((last, _)) = self.segments.back() else { return Ok(()) };
         let file = self.storage.open(&name(last.number), OpenMode::ReadWrite)?;
@@ -350,7 +356,7 @@ impl Segments {
     }
 }
 
-/// A log that was closed in order: all of it is durable.
+/// A log that was closed in order. All of it is durable.
 #[derive(Debug)]
 pub struct Ended {
     pub(super) segments: Segments,
@@ -358,25 +364,24 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Where it ends.
+    /// Returns where the log ends.
     pub fn end(&self) -> End {
         self.end
     }
 
-    /// Gives back the room of the segment that was prepared, which nobody needs any more. If it is not given back, it is
-    /// some room lost, and no more.
+    /// Gives back the room of the prepared segment, which is no longer needed. If this fails, only some room is lost.
     pub fn remove_spare(&mut self) -> Result<()> {
         self.segments.remove_spare()
     }
 
-    /// Gives back the rest of the last segment, when something else durable says where the log ends: until then, a file
-    /// that is shorter than it was made is taken for damaged.
+    /// Gives back the rest of the last segment. The caller has made durable elsewhere where the log ends: until then,
+    /// a file that is shorter than it was made counts as damaged.
     pub fn trim(&self) -> Result<()> {
         self.segments.trim(self.end)
     }
 }
 
-/// Whether the operation that failed can be tried again: anything but a sync, after which nothing is certain.
+/// Returns true if the failed operation can be tried again. Only a sync cannot, because nothing is certain after it.
 pub(super) fn is_curable(error: &StorageError) -> bool {
     !matches!(error.operation(), Operation::SyncData | Operation::SyncDirectory)
 }

@@ -1,6 +1,6 @@
 //! A disk that keeps the log waiting.
 
-/// The disk is slow from here on: several times what a sync takes that has to wait for others.
+/// From this duration on the disk counts as slow. It is several times what a sync takes that has to wait for others.
 pub(super) const SLOW_NS: u64 = 1_000_000_000;
 
 /// Why nothing waits for the log any longer.
@@ -13,7 +13,7 @@ pub enum Stall {
 }
 
 impl Stall {
-    /// As a number, for an atomic; none is 0.
+    /// Returns the code for an atomic; 0 for none.
     pub(super) fn code(stall: Option<Stall>) -> u32 {
         match stall {
             None => 0,

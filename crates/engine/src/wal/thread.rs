@@ -1,10 +1,10 @@
-//! A thread that flushes.
+//! The flusher's thread.
 
 use super::{Ended, Error, Flusher, Result, Shortage};
 use crate::sync::{Arc, Background};
 
-/// Drives a [`Flusher`] from a thread of its own: while a group is synced the next one gathers, so groups are as
-/// large as the disk is slow, and nobody waits for a timer.
+/// Drives a [`Flusher`] on a thread of its own. While one group is synced the next one gathers. So a slower disk gets
+/// larger groups, and nothing waits for a timer.
 #[derive(Debug)]
 pub struct FlusherThread {
     shared: Arc<super::buffer::Shared>,
@@ -13,8 +13,8 @@ pub struct FlusherThread {
 }
 
 impl FlusherThread {
-    /// Starts it. It keeps `kept` until it ends: what nobody else may have while it may write. Closing waits for it for
-    /// `wait_ns_max` at most.
+    /// Starts the thread. It keeps `kept` until it ends: what nobody else may have while the thread may write.
+    /// Closing waits for the thread for at most `wait_ns_max`.
     pub fn spawn(
         flusher: Flusher,
         kept: impl Send + 'static,
@@ -29,9 +29,9 @@ impl FlusherThread {
         Ok(FlusherThread { shared, thread: Background::spawn("braid-log", life)?, wait_ns_max })
     }
 
-    /// Flushes what was appended, closes the log and ends the thread. An [`Error::Full`] says that there is no room for
-    /// that, or that the disk does not answer: then the thread has not [ended](Self::has_ended), does so when the disk answers, and this
-    /// can be called again. Else it is [`Error::Closed`] the second time.
+    /// Flushes what was appended, closes the log and ends the thread. An [`Error::Full`] says that there is no room,
+    /// or that the disk does not answer. The thread has then not [ended](Self::has_ended); it ends when the disk
+    /// answers, and this can be called again. After the thread has ended, further calls fail with [`Error::Closed`].
     pub fn close(&self) -> Result<Ended> {
         self.shared.close();
         let (clock, mut waits_ns) = (&self.shared.clock, 0);
@@ -47,7 +47,7 @@ impl FlusherThread {
         }
     }
 
-    /// Whether [`close`](Self::close) has seen it end.
+    /// Returns true if [`close`](Self::close) has seen the thread end.
     pub fn has_ended(&self) -> bool {
         self.thread.is_joined()
     }

@@ -1,4 +1,4 @@
-//! Appending to a log, and waiting until what was appended is durable.
+//! Appending to a log, and waiting until records are durable.
 
 use super::buffer::Shared;
 use super::flusher::Flusher;
@@ -14,16 +14,16 @@ use std::time::Duration;
 
 /// Appends records to a log. Clones append to the same log.
 ///
-/// The order of records is the order in which appends happened: one that begins after another has returned
+/// The order of records is the order of the appends: if one append begins after another has returned, its record
 /// comes later in the log.
 #[derive(Clone, Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
 }
 
-/// Goes on with a log behind its tail, which a [`Reader`](super::Reader) of the same storage and database has just
-/// found, in a new segment, for which there need not be room yet: as long as there is none, the log takes no records.
-/// The caller holds the storage's lock.
+/// Continues a log behind its tail, in a new segment. A [`Reader`](super::Reader) of the same storage and database
+/// has just found the tail. There need not be room for the segment yet; until there is, the log takes no records. The
+/// caller holds the storage's lock.
 pub fn open(
     storage: Arc<dyn Storage>,
     options: Options,
@@ -35,8 +35,8 @@ pub fn open(
     Ok((writer, flusher))
 }
 
-/// As [`open`], but leaves [`Flusher::begin`] to the caller: after it has said what room is to be left for a checkpoint
-/// ([`Room::expect`]), and before anything is appended.
+/// Opens a log like [`open`], but leaves [`Flusher::begin`] to the caller. The caller first says how much room to
+/// leave for a checkpoint ([`Room::expect`]), and appends nothing before it calls [`Flusher::begin`].
 pub fn open_unbegun(
     storage: Arc<dyn Storage>,
     options: Options,
@@ -47,8 +47,9 @@ pub fn open_unbegun(
     Ok((Writer { shared: flusher.shared() }, flusher))
 }
 
-/// Fails if the last segment cannot be opened for writing, because it has a second name (a hard link), say. Called before the log is read:
-/// what the owner of the other name has written to the file would be taken for damage.
+/// Fails if the last segment cannot be opened for writing, for example because it has a second name (a hard link).
+/// This is called before the log is read: what the owner of the other name has written to the file would look like
+/// damage.
 pub fn check_writable(storage: &dyn Storage) -> Result<()> {
     let Some(last) = storage.list()?.iter().filter_map(|name| format::number(name)).max() else {
         return Ok(());
@@ -57,118 +58,122 @@ pub fn check_writable(storage: &dyn Storage) -> Result<()> {
     Ok(())
 }
 
-/// Makes durable what a [`Reader`](super::Reader) has just found, for a caller that does not append to the log afterwards.
+/// Makes durable what a [`Reader`](super::Reader) has just found, for a caller that does not append to the log
+/// afterwards.
 pub fn secure(storage: Arc<dyn Storage>, database: DatabaseId, tail: Tail) -> Result<()> {
     Flusher::secure(storage, Options::new(database), tail)
 }
 
 impl Writer {
-    /// Appends a record and says where it ends. Waits for the flusher, which must be another thread, while the
-    /// buffer is full or the next segment is being made. If it fails, nothing was appended.
+    /// Appends a record and returns where it ends. While the buffer is full or the next segment is being made, this
+    /// waits for the flusher, which must be another thread. If it fails, nothing was appended.
     pub fn append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
         let body = Body::new(changes.as_bytes(), commit_timestamp);
         self.shared.push(changes.lane(), Kind::Commit, body, true)
     }
 
-    /// As [`Writer::append`], of a change of the catalog, which the log does not look into.
+    /// Appends a change of the catalog like [`Writer::append`]. The log does not look into the change.
     pub fn append_catalog(&self, entry: &[u8]) -> Result<Lsn> {
         self.shared.push(0, Kind::Catalog, Body::new(entry, 0), true)
     }
 
-    /// As [`Writer::append`], but where that would wait, the error is [`Error::WouldBlock`].
+    /// Appends like [`Writer::append`], but fails with [`Error::WouldBlock`] instead of waiting.
     pub fn try_append(&self, commit_timestamp: u64, changes: &Changes) -> Result<Lsn> {
         let body = Body::new(changes.as_bytes(), commit_timestamp);
         self.shared.push(changes.lane(), Kind::Commit, body, false)
     }
 
-    /// The room that the log and checkpoints have.
+    /// Returns the room that the log and checkpoints have.
     pub fn room(&self) -> &Room {
         &self.shared.room
     }
 
-    /// How many segments the log has that are less full than they could be, because it was opened so often.
+    /// Returns how many segments are less full than they could be, because the log was opened so often.
     pub fn short_segments(&self) -> u64 {
         let state = self.shared.state();
         let bytes = state.durable_lsn.saturating_sub(state.truncate_before);
-        // (The last one is not full yet, and the first one begins before.)
+        // The last segment is not full yet, and the first one begins earlier.
         (state.segments as u64).saturating_sub(bytes.div_ceil(self.shared.options.room_bytes()) + 2)
     }
 
-    /// Has the flusher look whether there is room again.
+    /// Makes the flusher check again for room.
     pub fn maintain(&self) {
         self.shared.state().has_request = true;
         self.shared.work.notify_one();
     }
 
-    /// How long a record can be.
+    /// Returns the greatest length of a record.
     pub fn record_bytes_max(&self) -> u64 {
         self.shared.options.room_bytes()
     }
 
-    /// Everything appended so far lies before. Whoever has come to know of an append finds it counted.
+    /// Returns a position behind everything that was appended so far. An append counts as soon as anybody can know of
+    /// it.
     #[inline(always)]
     pub fn appended_lsn(&self) -> Lsn {
         self.shared.appended()
     }
 
-    /// Everything before is durable.
+    /// Returns the position before which everything is durable.
     #[inline(always)]
     pub fn durable_lsn(&self) -> Lsn {
         self.shared.durable()
     }
 
-    /// Nothing will become durable any more.
+    /// Returns true if nothing more will become durable.
     #[inline(always)]
     pub fn has_ended(&self) -> bool {
         self.shared.has_ended()
     }
 
-    /// Ends the log, because of what has failed beside it: a sync of the directory, after which the log's own names
-    /// are not to be trusted either.
+    /// Ends the log because a sync of the directory failed outside of the log. After that, the names of the log's own
+    /// files cannot be trusted either.
     pub fn stop(&self, error: Arc<StorageError>) {
         self.shared.stop(&error);
     }
 
-    /// Looks whether anything has waited for the disk for longer than this. If so, all waiters are told, and more is
-    /// refused until the log goes on.
+    /// Checks whether anything has waited for the disk for longer than `wait_ns_max`. If so, this tells all waiters,
+    /// and further records are refused until the log continues.
     pub fn look(&self, wait_ns_max: u64) {
         self.shared.look(wait_ns_max);
     }
 
-    /// Looks whether the segment that is written still has its name, and ends the log if not. Waits for the device.
+    /// Checks whether the segment that is being written still has its name, and ends the log if not. This waits for
+    /// the device.
     pub fn look_for_segment(&self) {
         if let Err(error) = self.shared.presence.check() {
             self.stop(Arc::new(error));
         }
     }
 
-    /// Ends the log because this file, without which the database cannot be opened, is gone.
+    /// Ends the log because `file`, without which the database cannot be opened, is gone.
     pub fn stop_without(&self, file: &str) {
         self.stop(Arc::new(self.shared.presence.lost(file)));
     }
 
-    /// Something has waited for the disk for so long that it is worth while to find out which waiters need not.
+    /// Returns true if something has waited for the disk for so long that it pays to find out which waiters need not
+    /// wait.
     pub fn is_slow(&self) -> bool {
         self.shared.is_slow()
     }
 
-    /// Why nobody is to wait any longer just now.
+    /// Returns why nothing should wait for the log at present.
     #[inline(always)]
     pub fn stall(&self) -> Option<Stall> {
         self.shared.stall()
     }
 
-    /// Every commit with an earlier timestamp than this that has been appended is durable.
+    /// Returns a timestamp such that every appended commit with an earlier one is durable.
     pub fn settled_before(&self) -> u64 {
         self.shared.settled_before()
     }
 
-    /// How the log is.
+    /// Returns the condition of the log.
     pub fn condition(&self) -> LogCondition {
         self.shared.condition()
     }
 
-    /// As [`Writer::wait_durable`], but does not wait while the disk refuses to be written to.
+    /// Waits like [`Writer::wait_durable`], but returns an error while the disk refuses writes.
     pub fn wait_settled(&self, lsn: Lsn) -> Result<()> {
         let mut state = self.shared.state();
         while !state.is_durable(lsn)? {
@@ -180,8 +185,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until everything before `lsn` is durable, or nothing is to wait for that any longer: the error says why; with
-    /// none its outcome is unknown.
+    /// Waits until everything before `lsn` is durable, or until nothing should wait for it any longer. In the latter
+    /// case the error says why; an error of `None` says that the outcome is unknown.
     pub fn wait_bounded(&self, lsn: Lsn) -> Result<(), Option<Stall>> {
         let mut state = self.shared.state();
         while !state.is_durable(lsn).map_err(|_| None)? {
@@ -193,13 +198,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Why appending is refused now, if it is.
+    /// Returns why appending is refused at present, if it is.
     pub fn refusal(&self) -> Option<Error> {
         self.shared.state().refusal()
     }
 
-    /// Waits until everything before `lsn` is durable. An error says that its outcome is unknown. While the disk
-    /// is full, it goes on waiting.
+    /// Waits until everything before `lsn` is durable. An error says that the outcome is unknown. While the disk is
+    /// full, this goes on waiting.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         let mut state = self.shared.state();
         while !state.is_durable(lsn)? {
@@ -208,7 +213,7 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::wait_durable`], for a task: wakes it when it should ask again.
+    /// Waits like [`Writer::wait_durable`], but as a task: wakes the task when it should ask again.
     pub fn poll_durable(&self, lsn: Lsn, waker: &Waker) -> Poll<Result<()>> {
         let mut state = self.shared.state();
         match state.is_durable(lsn) {
@@ -227,8 +232,8 @@ impl Writer {
         }
     }
 
-    /// Nothing before `lsn` is needed any more. The flusher's next step gives up segments that hold nothing
-    /// else, or keeps a few of them to be used again.
+    /// Declares that nothing before `lsn` is needed any more. The flusher's next step gives up segments that hold
+    /// nothing else, or keeps a few of them to be used again.
     pub fn truncate_before(&self, lsn: Lsn) {
         let mut state = self.shared.state();
         state.truncate_before = state.truncate_before.max(lsn.0.min(state.durable_lsn));
@@ -236,18 +241,18 @@ impl Writer {
         self.shared.work.notify_one();
     }
 
-    /// Holds the log from `lsn` on, for a reader of changes. An error says where the log begins by now.
+    /// Holds the log from `lsn` on, for a reader of changes. An error says where the log now begins.
     pub fn hold(&self, lsn: Lsn) -> Result<Hold, Lsn> {
         Hold::take(&self.shared, lsn)
     }
 
-    /// Where the log begins, for readers of changes that come now.
+    /// Returns where the log begins for readers of changes that start now.
     pub fn oldest_lsn(&self) -> Lsn {
         let state = self.shared.state();
         Lsn(state.holds.oldest(state.truncate_before))
     }
 
-    /// An error once the log has ended, which says why: then its files may be others' already.
+    /// Fails once the log has ended, and says why. The log's files may then already belong to others.
     pub fn check_open(&self) -> Result<()> {
         if !self.has_ended() {
             return Ok(());
@@ -255,14 +260,14 @@ impl Writer {
         self.shared.state().is_durable(Lsn(u64::MAX)).map(drop)
     }
 
-    /// The time on the log's clock that is `at_most` from now.
+    /// Returns the time on the log's clock that is `at_most` from now.
     pub fn deadline_ns(&self, at_most: Duration) -> u64 {
         let at_most_ns = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
         self.shared.clock.now_ns().saturating_add(at_most_ns)
     }
 
-    /// Waits until more is durable than what lies before `lsn`, or until `deadline_ns`. Returns whether there is more. Does not hurry the
-    /// flusher: nobody is kept waiting by this.
+    /// Waits until more is durable than what lies before `lsn`, or until `deadline_ns`. Returns true if there is
+    /// more. This does not hurry the flusher, because it keeps no transaction waiting.
     pub fn wait_beyond(&self, lsn: Lsn, deadline_ns: Option<u64>) -> Result<bool> {
         let mut state = self.shared.state();
         while !state.is_durable(Lsn(lsn.0 + 1))? {
@@ -279,7 +284,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// What the log has done so far, and what it keeps for readers of changes.
+    /// Returns what the log has done so far, and what it keeps for readers of changes.
     pub fn statistics(&self) -> Statistics {
         let state = self.shared.state();
         Statistics { held_bytes: state.holds.bytes(state.truncate_before), ..state.statistics }
