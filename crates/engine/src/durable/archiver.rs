@@ -1,4 +1,4 @@
-//! Has the segments of the log archived before they are given up.
+//! Archives the segments of the log before they are given up.
 
 use crate::events::{event, text};
 use crate::metrics::ArchiveStatistics;
@@ -12,21 +12,21 @@ pub(super) struct Archiver {
     archive: Arc<dyn Archive>,
     storage: Arc<dyn Storage>,
     database: DatabaseId,
-    /// The number after that of the last segment that was kept.
+    /// The number after the last archived segment.
     next: u64,
-    /// Everything before was kept.
+    /// Everything before this position was archived.
     kept_lsn: Lsn,
-    /// How far the log was durable when all that was finished had been kept.
+    /// How far the log was durable when everything finished had been archived.
     seen_lsn: Option<Lsn>,
     statistics: Arc<Mutex<ArchiveStatistics>>,
-    /// By which events name the database.
+    /// The number by which events name the database.
     number: u64,
-    /// The last step has failed.
+    /// True if the last step failed.
     has_failed: bool,
 }
 
 impl Archiver {
-    /// Begins with the oldest segment that there is: what was archived before is offered again.
+    /// Begins with the oldest existing segment: what was archived earlier is offered again.
     pub(super) fn new(
         archive: Arc<dyn Archive>,
         storage: Arc<dyn Storage>,
@@ -38,12 +38,12 @@ impl Archiver {
         Archiver { archive, storage, database, next, kept_lsn, seen_lsn, statistics, number, has_failed }
     }
 
-    /// Everything before may be given up.
+    /// Returns the position before which everything may be given up.
     pub(super) fn kept_lsn(&self) -> Lsn {
         self.kept_lsn
     }
 
-    /// Has archived what is finished, as far as the archive takes it. `durable_lsn`: how far the log is.
+    /// Archives what is finished, as far as the archive takes it. The log is durable up to `durable_lsn`.
     pub(super) fn step(&mut self, durable_lsn: Lsn) {
         if self.seen_lsn == Some(durable_lsn) {
             return; // nothing can have been finished since
@@ -53,7 +53,7 @@ impl Archiver {
         match kept {
             Ok(()) => self.seen_lsn = Some(durable_lsn),
             Err(error) => {
-                // (Once: it is tried again twice a second.)
+                // The failure is reported once. The archiver tries again twice a second.
                 if !had_failed {
                     event!(
                         WARN,

@@ -1,4 +1,4 @@
-//! Who writes checkpoints, and when: a thread of its own; or a simulation, step by step.
+//! Runs checkpoints at the right time, on a thread of its own or step by step in a simulation.
 
 use super::checkpointer::Checkpointer;
 use super::mark::Mark;
@@ -16,50 +16,51 @@ use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How often it is asked whether a checkpoint is due.
+/// How often the thread asks whether a checkpoint is due.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// About what a flush of the log takes.
+/// About the duration of a flush of the log.
 const FLUSH: Duration = Duration::from_millis(2);
 
-/// After failures in a row, the next checkpoint is tried after 2, 4, ... seconds, up to two to the power of this.
+/// After successive failures, the next checkpoint is tried after 2, 4, ... seconds, at most two to the power of this
+/// number.
 const REST_MAX_LOG: u32 = 6;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What the thread that makes checkpoints and callers that ask for one say to each other.
+/// What the checkpoint thread and its callers tell each other.
 #[derive(Default)]
 struct Requests {
-    /// Checkpoints that were asked for, and those of them that are over.
+    /// How many checkpoints were asked for, and how many of these are over.
     asked: u64,
     answered: u64,
-    /// Why the last one failed, for callers that have asked.
+    /// Why the last one failed, for callers that have asked for one.
     failure: Option<Arc<Error>>,
-    /// The database is being closed, and the last checkpoint was asked for.
+    /// Set when the database is being closed and the last checkpoint was asked for.
     last: Option<Last>,
     is_closed: bool,
 }
 
-/// When the last checkpoint is made. Nobody waits for the disk beside it, so it takes all that there is.
+/// When the last checkpoint is made. Nothing else waits for the disk then, so the checkpoint uses all of its speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     /// In any case.
     Always,
-    /// If it spares the next opening more time than it takes.
+    /// If it saves the next opening more time than it takes.
     IfItPays,
 }
 
 struct Shared {
     requests: Mutex<Requests>,
     signal: Condvar,
-    /// When the step of a checkpoint, or the look at the device, began that is under way; else [`NO_STEP`].
+    /// When the present step of a checkpoint, or check of the device, began; else [`NO_STEP`].
     step_began_ns: AtomicU64,
 }
 
 const NO_STEP: u64 = u64::MAX;
 
 impl Shared {
-    /// For how long the step of a checkpoint has been under way.
+    /// Returns how long the present step of a checkpoint has taken.
     fn step_ns(&self, clock: &dyn Clock) -> u64 {
         clock.now_ns().saturating_sub(self.step_began_ns.load(Ordering::Relaxed))
     }
@@ -112,34 +113,36 @@ impl CheckpointThread {
         Ok(CheckpointThread { shared, thread, log, clock: of_caller, wait_ns_max })
     }
 
-    /// Ends the thread, and says the first time which checkpoint is the newest ([`Checkpointer::newest`]); `None` also if the disk does
-    /// not answer it for as long as anything waits. What it has begun is as after a crash.
+    /// Ends the thread. The first call returns the newest checkpoint ([`Checkpointer::newest`]). Returns none also if
+    /// the disk does not answer the thread for as long as anything waits. Whatever the thread has begun is then as
+    /// after a crash.
     pub(super) fn close(&self) -> Option<u64> {
         lock(&self.shared.requests).is_closed = true;
         self.shared.signal.notify_all();
         let begin_ns = self.clock.now_ns();
-        // (The last handle of the database may go in a listener, on the thread itself.)
+        // A listener on the thread itself may drop the last handle of the database.
         self.thread.join(|| self.clock.now_ns().saturating_sub(begin_ns) >= self.wait_ns_max).flatten()
     }
 
-    /// Whether the calling thread is this one.
+    /// Returns true if the calling thread is this one.
     pub(super) fn is_here(&self) -> bool {
         self.thread.is_here()
     }
 
-    /// Has a checkpoint made that begins after this call, and waits for it.
+    /// Makes a checkpoint that begins after this call, and waits for it.
     pub(super) fn checkpoint(&self) -> Result<()> {
         self.ask(None)
     }
 
-    /// Makes the last checkpoint and waits for it, after the last commit. [`Error::Closed`] if none is to be made.
+    /// Makes the last checkpoint, after the last commit, and waits for it. Fails with [`Error::Closed`] if none is to
+    /// be made.
     pub(super) fn last_checkpoint(&self, last: Last) -> Result<()> {
         self.ask(Some(last))
     }
 
     fn ask(&self, last: Option<Last>) -> Result<()> {
         if self.is_here() {
-            return Err(Error::WouldDeadlock); // from an event's listener
+            return Err(Error::WouldDeadlock); // called from an event's listener
         }
         let mut requests = lock(&self.shared.requests);
         requests.last = requests.last.or(last);
@@ -162,8 +165,8 @@ impl CheckpointThread {
         }
     }
 
-    /// Why nothing is to wait for the disk any longer: it does not answer the log, or the checkpoint, which as a rule is the
-    /// same disk.
+    /// Returns why nothing should wait for the disk any longer: it does not answer the log, or it does not answer the
+    /// checkpoint, which usually uses the same disk.
     fn stalled(&self) -> Option<Error> {
         let step_ns = self.shared.step_ns(&*self.clock);
         if step_ns >= self.wait_ns_max {
@@ -186,7 +189,7 @@ impl Drop for CheckpointThread {
     }
 }
 
-/// Lets nobody wait for the thread when it is gone, also by a panic.
+/// Releases those that wait for the thread when it ends, even by a panic.
 struct Closing(Arc<Shared>);
 
 impl Drop for Closing {
@@ -196,7 +199,7 @@ impl Drop for Closing {
     }
 }
 
-/// What runs on the thread.
+/// The state that runs on the thread.
 struct CheckpointSchedule<C: ConcurrencyControl> {
     checkpointer: Checkpointer<C>,
     options: Options,
@@ -204,11 +207,11 @@ struct CheckpointSchedule<C: ConcurrencyControl> {
     shared: Arc<Shared>,
     /// When the last checkpoint began.
     began_ns: u64,
-    /// When it was looked for something to archive, and whether the files are there.
+    /// When the thread last checked the archive and the presence of the files.
     tended_ns: u64,
-    /// Once it was asked: whether the last checkpoint pays.
+    /// True if the last checkpoint pays; none before that was asked.
     pays: Option<bool>,
-    /// How many have failed since the last good one.
+    /// How many checkpoints have failed since the last success.
     failures: u32,
     listeners: Arc<Listeners>,
 }
@@ -233,13 +236,14 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         result
     }
 
-    /// Whether the database is being closed and no checkpoint is to be made for that: not another one, either.
+    /// Returns true if the database is being closed and no checkpoint should be made for that. Other checkpoints are
+    /// not made then, either.
     fn is_needless(&mut self) -> bool {
         let last = lock(&self.shared.requests).last;
         last == Some(Last::IfItPays) && !*self.pays.get_or_insert_with(|| self.checkpointer.pays())
     }
 
-    /// Waits until a checkpoint is due; returns how many had been asked for when it was, or `None` at the end.
+    /// Waits until a checkpoint is due. Returns how many had been asked for by then, or none at the end.
     fn await_turn(&mut self) -> Option<u64> {
         self.timed(|checkpointer| checkpointer.watch());
         let mut requests = lock(&self.shared.requests);
@@ -258,13 +262,13 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
             }
             let waited = self.shared.signal.wait_timeout(requests, self.until_look());
             drop(waited.unwrap_or_else(PoisonError::into_inner));
-            self.timed(|checkpointer| checkpointer.watch()); // not under the lock, for the device may be slow
+            self.timed(|checkpointer| checkpointer.watch()); // outside the lock, because the device may be slow
             requests = lock(&self.shared.requests);
         }
     }
 
-    /// Looks whether the files are there, and has archived what there is to archive, as often as it is looked whether a
-    /// checkpoint is due.
+    /// Checks that the files exist, and archives what there is to archive, at the same interval as the check whether
+    /// a checkpoint is due.
     fn tend(&mut self) {
         let now_ns = self.clock.now_ns();
         if u128::from(now_ns.saturating_sub(self.tended_ns)) >= LOOK.as_nanos() {
@@ -274,17 +278,18 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         }
     }
 
-    /// The time until the next look at the files. A thread that was woken shortly before it does not wait for a whole interval again.
+    /// Returns the time until the next check of the files. A thread that was woken shortly before the check does not
+    /// wait for a whole interval again.
     fn until_look(&self) -> Duration {
         let passed = Duration::from_nanos(self.clock.now_ns().saturating_sub(self.tended_ns));
         LOOK.saturating_sub(passed).max(LOOK / 50)
     }
 
-    /// Whether enough has been logged, or enough time has passed.
+    /// Returns true if enough has been logged, or enough time has passed.
     fn is_due(&self) -> bool {
         let (bytes_max, seconds) = (self.options.checkpoint_log_bytes, self.options.checkpoint_interval_s);
         let passed_ns = self.clock.now_ns().saturating_sub(self.began_ns);
-        // After some that failed, the next is not tried at once.
+        // After failures, the next checkpoint is not tried at once.
         let rest_s = 1 << self.failures.min(REST_MAX_LOG);
         if self.failures > 0 && passed_ns < rest_s * NS_PER_S {
             return false;
@@ -311,7 +316,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
             }
             match self.timed(Checkpointer::step)? {
                 Step::Done => return Ok(()),
-                // Not until it is durable: that may be never. The next step knows if it will not be.
+                // The wait has a limit, because the log may never become durable. The next step knows if it will not.
                 Step::Await => self.rest(FLUSH),
                 Step::Wrote(more) => {
                     bytes += more;
@@ -321,7 +326,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         }
     }
 
-    /// Makes a step, or a look, and lets callers that wait for a checkpoint see for how long it has been under way.
+    /// Runs a step or a check. Callers that wait for a checkpoint see how long it has taken.
     fn timed<R>(&mut self, act: impl FnOnce(&mut Checkpointer<C>) -> R) -> R {
         self.shared.step_began_ns.store(self.clock.now_ns(), Ordering::Relaxed);
         let done = act(&mut self.checkpointer);
@@ -329,7 +334,8 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         done
     }
 
-    /// Rests until no more has been written than the options allow; not where nobody else needs the disk any more.
+    /// Rests until the options allow the bytes that have been written. It does not rest when nothing else needs the
+    /// disk any more.
     fn pace(&self, start_ns: u64, bytes: u64) {
         if lock(&self.shared.requests).last.is_some() {
             return;
@@ -343,7 +349,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
         }
     }
 
-    /// Sleeps; less, if there is a request.
+    /// Sleeps for `time`, or less if there is a request.
     fn rest(&self, time: Duration) {
         let requests = lock(&self.shared.requests);
         if !requests.is_closed {
@@ -352,7 +358,7 @@ impl<C: ConcurrencyControl> CheckpointSchedule<C> {
     }
 }
 
-/// What the threads of a durable database do, to be done by a simulation instead.
+/// The work of a durable database's threads, for a simulation that does it instead.
 pub struct Stepped<C: ConcurrencyControl> {
     pub(super) flusher: Option<Flusher>,
     pub(super) checkpointer: Checkpointer<C>,
@@ -360,7 +366,7 @@ pub struct Stepped<C: ConcurrencyControl> {
 }
 
 impl<C: ConcurrencyControl> Stepped<C> {
-    /// Makes durable what has been appended so far. An [`Error::Log`] that says that there is no room can be tried
+    /// Makes durable what has been appended so far. An [`Error::Log`] which says that there is no room can be tried
     /// again.
     pub fn flush(&mut self) -> Result<()> {
         self.checkpointer.look_for_files();
@@ -369,12 +375,12 @@ impl<C: ConcurrencyControl> Stepped<C> {
         flusher.flush_once().map(drop).map_err(Error::Log)
     }
 
-    /// Begins a checkpoint or goes on with it; returns true if it counts now. (It may have to wait for a flush.)
+    /// Begins a checkpoint or continues it. Returns true if it counts now. It may have to wait for a flush.
     pub fn checkpoint_step(&mut self) -> Result<bool> {
         Ok(self.checkpointer.step()? == Step::Done)
     }
 
-    /// Has archived what has been finished of the log, and lets go of it.
+    /// Archives finished segments of the log, and releases them.
     pub fn archive_step(&mut self) {
         self.checkpointer.archive_step();
     }

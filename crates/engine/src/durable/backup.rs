@@ -1,7 +1,8 @@
-//! Copying a database that is in use, without its help: by what its files promise to readers.
+//! Copies a database that is in use, without its help. The copy relies on what the files promise to readers.
 //!
-//! What a checkpoint needs are files of rows that nobody changes any more, and the log from its start to its end or
-//! beyond. Both may be given up meanwhile, for newer checkpoints; then the copy begins again with a newer one.
+//! A checkpoint needs its files of rows, which no longer change, and the log from its start to its end or beyond.
+//! Both may be given up during the copy in favor of newer checkpoints. The copy then begins again with a newer
+//! checkpoint.
 
 use super::damage::{
     begin_copy, check_finished, clear_copy, end_copy, lock_empty, note_unlogged, unlogged_times,
@@ -13,21 +14,21 @@ use crate::storage::{OpenMode, Storage};
 use crate::wal::{self, Lsn};
 use std::io::ErrorKind;
 
-/// How often a copy is begun. Each new beginning means that two checkpoints were made while the last was copied.
+/// How often a copy is begun. Each new beginning means that two checkpoints were made during the copy before.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// What is copied at once of a file of rows.
+/// How many bytes of a file of rows are copied at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backup {
-    /// The checkpoint in the copy; none: the log alone.
+    /// The checkpoint in the copy; none if the copy has only the log.
     pub checkpoint: Option<u64>,
     /// How many rows the checkpoint has.
     pub rows: u64,
-    /// How many records the log has beyond.
+    /// How many records the log has beyond the checkpoint.
     pub records: u64,
     /// How many bytes the files take on the device.
     pub bytes: u64,
@@ -35,12 +36,12 @@ pub struct Backup {
     pub attempts: u32,
 }
 
-/// Copies a database, which may be in use meanwhile by this process or another, to an empty directory: what was durable
-/// when this began, and some of what came later, as a crash would leave it. The copy is durable, and has been read as
-/// recovery would read it.
+/// Copies a database to an empty directory. This or another process may be using the database meanwhile. The copy has
+/// what was durable when this began, and some of what came later, as a crash would leave it. The copy is durable, and
+/// has been read as recovery would read it.
 ///
-/// The copy is marked as one that was closed in order: what is missing of it later is an error. Only the newest checkpoint
-/// is copied. A copy that was not finished is refused when it is opened.
+/// The copy has the mark of an orderly close: if anything is missing later, that is an error. Only the newest
+/// checkpoint is copied. An unfinished copy is refused when it is opened.
 pub fn backup(from: &dyn Storage, to: &dyn Storage) -> Result<Backup> {
     check_finished(from)?;
     if Identity::read(from)?.is_none() {
@@ -60,14 +61,14 @@ pub fn backup(from: &dyn Storage, to: &dyn Storage) -> Result<Backup> {
         }
         clear_copy(to)?;
     }
-    // Nothing is left of it.
+    // Nothing is left of the copy.
     end_copy(to)?;
     Err(Error::BackupFailed { attempts: ATTEMPTS_MAX, reason })
 }
 
 /// Why an attempt failed.
 enum Failed {
-    /// Files went away, or did not fit together: another attempt may find newer ones.
+    /// Files went away, or did not fit together. Another attempt may find newer ones.
     Moved(String),
     For(Error),
 }
@@ -88,14 +89,16 @@ impl<E: Into<Error>> From<E> for Failed {
     }
 }
 
-/// One attempt.
+/// Makes one attempt.
 fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     let database = Identity::read(from)?.ok_or(Error::NoDatabase)?.database;
     let newest = checkpoint::list(from)?.pop();
     let manifest = newest.map(|number| checkpoint::read(from, database, number)).transpose()?;
-    // What a database has that was closed is known; if it is opened meanwhile, this does not fit, and the copy begins again.
+    // The contents of a closed database are known. If it is opened meanwhile, they do not fit, and the copy begins
+    // again.
     let closed = Closed::read(from, database)?;
-    // The log first: a checkpoint counts when the log is durable up to its end, so what is copied now reaches that.
+    // The log is copied first. A checkpoint counts when the log is durable up to its end, so what is copied now
+    // reaches that end.
     let start_lsn = manifest.as_ref().map_or(Lsn(0), |manifest| manifest.start_lsn);
     if !wal::copy(from, to, database, start_lsn)? {
         return Err(Failed::Moved("the log was given up while it was copied".into()));
@@ -128,7 +131,7 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     let closed = match closed {
         Some(closed) => closed,
         None => {
-            // Nobody writes to the copy until it is opened: from now on all damage of it is noticed.
+            // Nothing writes to the copy until it is opened. From now on all damage to it is noticed.
             let closed = Closed { end: found.end, checkpoint: checkpoint.unwrap_or_default(), is_unlogged };
             closed.publish(to, database)?;
             closed
@@ -142,7 +145,7 @@ fn copy(from: &dyn Storage, to: &dyn Storage) -> Result<Backup, Failed> {
     Ok(Backup { checkpoint, rows: found.rows, records: found.records, bytes, attempts: 1 })
 }
 
-/// Copies a file that nobody changes.
+/// Copies a file that no longer changes.
 fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> Result<(), Failed> {
     let file = from.open(name, OpenMode::Read)?;
     let copy = to.open(name, OpenMode::CreateNew)?;

@@ -1,15 +1,18 @@
-//! Writing checkpoints while transactions go on.
+//! Writes checkpoints while transactions go on.
 //!
-//! A checkpoint is fuzzy: each run of rows is read as of a snapshot of its own (or row by row, where the scheme has no
-//! snapshots), later than the position `start_lsn` of the log that recovery goes on from. All that was appended before
-//! that position is in every run; what came later may or may not be, and is replayed: values, not differences, so that
-//! once more does no harm. Hence no snapshot is open for long, and what a checkpoint holds is a state only together with the log up to
-//! `end_lsn`, which is durable before the checkpoint counts.
+//! A checkpoint is fuzzy. Recovery replays the log over it from the position `start_lsn`.
 //!
-//! Of each table only those ranges of keys are written that were changed since the checkpoint before; which these are is
-//! found by the steps that the head of `index/touched` lists: `begin`, `is_settled` and `start` take them.
+//! - Each run of rows is read as of a snapshot of its own, later than `start_lsn`; row by row if the scheme has no
+//!   snapshots. So no snapshot is open for long.
+//! - Everything that was appended before `start_lsn` is in every run. What came later may or may not be, and is
+//!   replayed. The log has values, not differences, so replaying a change again does no harm.
+//! - The checkpoint's rows are a state only together with the log up to `end_lsn`. That part of the log is durable
+//!   before the checkpoint counts.
 //!
-//! Without a log all is read as of one snapshot, and written.
+//! Of each table, only the ranges of keys are written that were changed since the previous checkpoint. The head of
+//! `index/touched` lists the steps that find them. `begin`, `is_settled` and `start` take these steps.
+//!
+//! Without a log everything is read as of one snapshot, and written.
 
 use super::archiver::Archiver;
 use super::status::{Status, Step};
@@ -28,23 +31,25 @@ use crate::wal::{DatabaseId, Expected, Lsn, Writer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So often it is asked whether every operation has ended that was in flight when the checkpoint began. With the time
-/// between two looks that is a second: longer than a thread is kept from running where there is work for several.
+/// How often the checkpointer asks whether every operation has ended that was in flight when the checkpoint began.
+/// With the time between two questions this is a second: longer than a thread is kept from running when there is work
+/// for several.
 const SETTLE_TRIES: u32 = 500;
 
-/// Bytes of log that a segment counts for which the log has only because the database was opened again: the price of opening and keeping a
-/// file. With [`CLOSING_LOG_BYTES_MIN`] it bounds such segments to 32, however long segments are.
+/// How many bytes of log a segment counts for that exists only because the database was opened again: the price of
+/// opening and keeping a file. With [`CLOSING_LOG_BYTES_MIN`] this limits such segments to 32, however long segments
+/// are.
 const SHORT_SEGMENT_BYTES: u64 = 256 << 10;
 
-/// A checkpoint is made when the database is closed if recovery would otherwise replay so much, which takes it some tenths
-/// of a second ...
+/// A checkpoint is made when the database is closed if recovery would otherwise replay this much, which takes some
+/// tenths of a second ...
 const CLOSING_LOG_BYTES_MIN: u64 = 8 << 20;
 
-/// ... and it writes at most this many times as much: a disk writes several times as fast as recovery replays, so that is
-/// less than the next opening saves.
+/// ... and if the checkpoint writes at most this many times as much. A disk writes several times as fast as recovery
+/// replays, so that takes less time than the next opening saves.
 const CLOSING_WRITES_MAX: u64 = 2;
 
-/// Segments that a checkpoint is to give up, if it begins because room is scarce.
+/// How many segments a checkpoint has to give up if it begins because room is scarce.
 const URGENT_SEGMENTS: u64 = 4;
 
 /// Makes checkpoints of one database, one after the other.
@@ -54,47 +59,47 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     database: DatabaseId,
     steps: Arc<dyn Steps>,
     log: Option<Writer>,
-    /// Where there is a log to archive, and an archive.
+    /// Present if there are a log and an archive.
     archiver: Option<Archiver>,
     /// What has become of checkpoints, for others to read.
     status: Arc<Status>,
-    /// The newest last.
+    /// The checkpoints that count, the newest last.
     kept: Vec<Manifest>,
-    /// Where the log ended when the database was opened: nothing before is needed beside what was recovered.
+    /// Where the log ended when the database was opened. Nothing earlier is needed besides what was recovered.
     base_lsn: Lsn,
     current: Option<Current<C>>,
-    /// Of each table the ranges that have been changed since the newest checkpoint that counts, as far as a later one,
-    /// which failed, had asked; empty if none has failed.
+    /// For each table, ranges that were changed since the newest checkpoint that counts, as far as a later checkpoint
+    /// that failed had asked for them. Empty if none has failed.
     pending: BTreeMap<u32, Vec<bool>>,
-    /// No number below is used again, also if its files are gone.
+    /// The next number. Lower numbers are not used again, even if their files are gone.
     number_next: u64,
-    /// A sync of the directory has failed: which names there are nobody knows.
+    /// True if a sync of the directory has failed. Which names exist is then unknown.
     has_lost_names: bool,
 }
 
-/// A checkpoint under way.
+/// A checkpoint in progress.
 struct Current<C: ConcurrencyControl> {
     number: u64,
     began_ns: u64,
-    /// How much of rows has been written.
+    /// How many bytes of rows have been written.
     bytes: u64,
-    /// How often it was asked whether commits have ended; `None`: it is known where the checkpoint starts.
+    /// How often the checkpointer has asked whether commits have ended. None once the checkpoint's start is known.
     tries: Option<u32>,
     start_lsn: Lsn,
-    /// Of each table the ranges that have been changed.
+    /// For each table, the ranges that have been changed.
     changed: Vec<Vec<bool>>,
-    /// Tables in the order of their numbers, as they were when it began.
+    /// The tables in the order of their numbers, as they were when the checkpoint began.
     tables: Vec<TableEntry>,
-    /// The first table that is not done.
+    /// The index of the first unfinished table.
     at: usize,
     rows: Option<TableRows>,
-    /// The one snapshot, where there is no log.
+    /// The single snapshot, if there is no log.
     snapshot: Option<Transaction<C>>,
     end_lsn: Option<Lsn>,
 }
 
 impl<C: ConcurrencyControl> Checkpointer<C> {
-    /// Goes on behind the checkpoints that there are.
+    /// Continues behind the existing checkpoints.
     pub(super) fn new(
         engine: Arc<Engine<C>>,
         storage: Arc<dyn Storage>,
@@ -127,27 +132,27 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
-    /// The newest checkpoint that counts, for closing the database: its number, or 0 if there is none. `None`: after a
-    /// sync that failed, nothing can be said of the files.
+    /// Returns the number of the newest checkpoint that counts, or 0 if there is none, for closing the database.
+    /// Returns none after a failed sync of the directory, when nothing can be said of the files.
     pub(super) fn newest(&self) -> Option<u64> {
         let newest = self.kept.last().map_or(0, |manifest| manifest.number);
         (!self.has_lost_names).then_some(newest)
     }
 
-    /// How many bytes of log recovery would have to replay.
+    /// Returns how many bytes of log recovery would have to replay.
     pub(super) fn log_bytes(&self) -> u64 {
         let start_lsn = self.kept.last().map_or(Lsn(0), |manifest| manifest.start_lsn);
         self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(start_lsn.0))
     }
 
-    /// The same, with what its segments cost beside what is in them.
+    /// Returns the same, plus the cost of the segments themselves.
     pub(super) fn replay_bytes(&self) -> u64 {
         let short_segments = self.log.as_ref().map_or(0, Writer::short_segments);
         self.log_bytes().saturating_add(short_segments.saturating_mul(SHORT_SEGMENT_BYTES))
     }
 
-    /// Returns true if a checkpoint takes less time now than it spares the next opening: before the database is closed, where
-    /// there is a log. One that is under way may have to write everything.
+    /// Returns true if a checkpoint now takes less time than it saves at the next opening. This is asked before a
+    /// database with a log is closed. A checkpoint that is in progress may have to write everything.
     pub(super) fn pays(&self) -> bool {
         let (replayed, data) = (self.replay_bytes(), self.engine.data_bytes());
         let written = match self.current {
@@ -159,18 +164,18 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             && written <= replayed.saturating_mul(CLOSING_WRITES_MAX)
     }
 
-    /// How many bytes of log are kept: what checkpoints to come can give up.
+    /// Returns how many bytes of log are kept that future checkpoints can give up.
     pub(super) fn kept_log_bytes(&self) -> u64 {
         let needed_lsn = self.steps.needed_from(&self.kept).unwrap_or_default();
         self.log.as_ref().map_or(0, |log| log.appended_lsn().0.saturating_sub(needed_lsn.0))
     }
 
-    /// The device is about full, and checkpoints can do something about that.
+    /// Returns true if the device is almost full and a checkpoint would help.
     pub(super) fn is_urgent(&self) -> bool {
         let Some(log) = &self.log else { return false };
         let room = log.room().statistics();
         let segment_bytes = self.engine.options.log_segment_bytes;
-        // So that a device that is always about full is not written full of checkpoints.
+        // This minimum keeps checkpoints from filling a device that is always almost full.
         let worth_bytes = (room.checkpoint_bytes / 2).max(URGENT_SEGMENTS * segment_bytes);
         match room.is_short || log.refusal().is_some() {
             true => self.kept_log_bytes() > segment_bytes,
@@ -178,13 +183,13 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
-    /// Looks whether the disk keeps anybody waiting for too long, what room there is, and what of it the next checkpoint
-    /// will need.
+    /// Checks whether the disk keeps anything waiting for too long, how much room there is, and how much of it the
+    /// next checkpoint will need.
     pub(super) fn watch(&self) {
         let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) else { return };
         log.look(self.engine.options.log_wait_ns_max());
         if self.current.is_some() {
-            return; // what the next one will need is as it was
+            return; // the need of the next checkpoint has not changed
         }
         let memory_lsn = log.appended_lsn();
         let expected = Expected {
@@ -197,23 +202,24 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.steps.keep_back(log.room(), expected, memory_lsn);
     }
 
-    /// Looks whether the files without which the database cannot be opened again are still in its directory: somebody may
-    /// have removed them, or the directory. If so, nothing is committed any more.
+    /// Checks that the files without which the database cannot be opened again are still in its directory. Somebody
+    /// may have removed them, or the directory. If so, nothing more is committed.
     pub(super) fn look_for_files(&self) {
         if let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) {
             self.steps.look_for_files(log, &*self.storage);
         }
     }
 
-    /// How many bytes of the newest checkpoint's rows are in ranges that have been changed since; and no less than it
-    /// wrote itself, for much can be changed until the next look, as a rule as much as before.
+    /// Returns how many bytes of the newest checkpoint's rows are in ranges that have been changed since. It returns
+    /// at least what that checkpoint wrote itself, because much can change until the next check, usually as much as
+    /// before.
     fn rewritten_bytes(&self) -> u64 {
         let (changed, written) = self.changed_bytes();
         changed.max(written)
     }
 
-    /// How many bytes of the newest checkpoint's rows are in ranges that have been changed since, and how many it wrote
-    /// itself.
+    /// Returns how many bytes of the newest checkpoint's rows are in ranges that have been changed since, and how
+    /// many that checkpoint wrote itself.
     fn changed_bytes(&self) -> (u64, u64) {
         let Some(last) = self.kept.last() else { return (0, 0) };
         let (mut changed, mut written) = (0, 0);
@@ -228,7 +234,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         (changed, written)
     }
 
-    /// Whether anything has been committed that the newest checkpoint may not have.
+    /// Returns true if anything has been committed that the newest checkpoint may lack.
     pub(super) fn is_behind(&self) -> bool {
         match &self.log {
             Some(_) => self.log_bytes() > 0,
@@ -236,7 +242,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
-    /// What others may ask about checkpoints.
+    /// Returns what others may ask about checkpoints.
     pub(super) fn status(&self) -> Arc<Status> {
         self.status.clone()
     }
@@ -249,7 +255,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.log.as_ref()
     }
 
-    /// Begins a checkpoint, or goes on with it. After an error the next step begins a new one.
+    /// Begins a checkpoint or continues it. After an error the next step begins a new checkpoint.
     pub(super) fn step(&mut self) -> Result<Step> {
         let stepped = self.step_once();
         if let Err(error) = &stepped
@@ -294,7 +300,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 let is_full =
                     matches!(&error, Error::Checkpoint(checkpoint::Error::Storage(error)) if error.is_full());
                 if is_full && self.log.as_ref().is_some_and(|log| log.room().lend(log.appended_lsn())) {
-                    return Ok(Step::Wrote(0)); // it begins anew, and has more room
+                    return Ok(Step::Wrote(0)); // it begins anew, with more room
                 }
                 self.leave_room();
                 Err(error)
@@ -318,7 +324,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         );
     }
 
-    /// What a checkpoint that is over may have used of the room is held again.
+    /// Ends a checkpoint's use of room. What it may have used is held again.
     fn leave_room(&self) {
         if let Some(log) = &self.log {
             log.room().end_checkpoint();
@@ -327,7 +333,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
-    /// A checkpoint that has failed leaves nothing behind, and what it would have covered is left to the next one.
+    /// Removes what a failed checkpoint has written. What it would have covered is left to the next one.
     fn give_up(&mut self, current: Current<C>, error: &Error) {
         if let Error::Checkpoint(checkpoint::Error::Storage(error)) = error {
             self.has_lost_names |= error.operation() == Operation::SyncDirectory;
@@ -339,15 +345,15 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
                 log.stop(error.clone());
             }
             if log.has_ended() {
-                return; // nobody knows which names there are
+                return; // which names exist is unknown
             }
         }
         drop(current.rows);
-        // If that fails too, the next checkpoint that succeeds does it.
+        // If this fails too, the next checkpoint that succeeds does it.
         let _ = checkpoint::remove_unneeded(&*self.storage, &self.kept);
     }
 
-    /// An error once the log has ended: then no checkpoint counts any more, and what there was before is kept.
+    /// Fails once the log has ended. No checkpoint counts then, and the earlier ones are kept.
     fn check_log(&self) -> Result<()> {
         match &self.log {
             Some(log) if !self.steps.can_count(log) => Err(log.refusal().map_or(Error::Closed, Error::Log)),
@@ -355,7 +361,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
-    /// An error while the disk keeps everybody waiting: what a checkpoint waits for may never come.
+    /// Fails while the disk is stalled: what a checkpoint waits for may never come.
     fn check_stall(&self) -> Result<()> {
         let refusal = self.log.as_ref().filter(|log| log.stall().is_some()).and_then(Writer::refusal);
         refusal.map_or(Ok(()), |why| Err(Error::Log(why)))
@@ -389,10 +395,11 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         Ok(current)
     }
 
-    /// Whether commits have ended that were in progress when the checkpoint began, or have been waited for long enough.
+    /// Returns true if the commits have ended that were in progress when the checkpoint began, or if they have been
+    /// waited for long enough.
     fn is_settled(&self, tries: u32) -> bool {
         let tables = self.engine.all_tables();
-        // (All of them are asked.)
+        // Every table is asked, so that each one settles.
         let unsettled = tables.iter().filter(|table| !table.touched().settle(&self.engine.epochs)).count();
         unsettled == 0 || tries >= SETTLE_TRIES
     }
@@ -402,7 +409,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         if let Some(log) = &self.log {
             current.start_lsn = log.appended_lsn();
         }
-        // Then the tables: one that is not among them is made by a later record, and what comes later of those that are says so again.
+        // The tables are listed after the position was taken. A later record creates each table that is missing in
+        // the list. Later changes of the listed tables have records, too.
         let begin = || if self.log.is_none() { self.snapshot().map(Some) } else { Ok(None) };
         let (snapshot, described) = self.engine.described_tables(begin);
         current.snapshot = snapshot?;
@@ -419,7 +427,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         Ok(())
     }
 
-    /// Of each table the ranges of the newest checkpoint that may have been changed since.
+    /// Returns, for each table, the ranges of the newest checkpoint that may have been changed since.
     fn changed(&self, tables: &[&TableInner]) -> Vec<Vec<bool>> {
         let changed = |table: &&TableInner| {
             let before = self.before(table.number());
@@ -430,7 +438,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         tables.iter().map(changed).collect()
     }
 
-    /// A table as the newest checkpoint has it.
+    /// Returns a table's entry in the newest checkpoint.
     fn before(&self, table: u32) -> Option<&TableEntry> {
         let tables = &self.kept.last()?.tables;
         let at = tables.binary_search_by_key(&table, |entry| entry.table.number).ok()?;
@@ -445,7 +453,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
 
     fn step_current(&mut self, current: &mut Current<C>) -> Result<Step> {
         if let Some(tries) = current.tries {
-            // (Not at once: others are to go on.)
+            // The first question is put off, so that others can go on.
             if tries == 0 || !self.is_settled(tries) {
                 current.tries = Some(tries + 1);
                 return Ok(Step::Await);
@@ -457,7 +465,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
             return self.step_table(current).map(Step::Wrote);
         }
         let Some(log) = &self.log else { return self.publish(current, self.base_lsn) };
-        // All that was read has been appended by now.
+        // Everything that was read has been appended by now.
         let end_lsn = *current.end_lsn.get_or_insert_with(|| log.appended_lsn());
         if !self.steps.is_covered(log, end_lsn) {
             return Ok(Step::Await);
@@ -465,11 +473,11 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.publish(current, end_lsn)
     }
 
-    /// Goes on with the present table; returns the number of bytes of rows that were written.
+    /// Continues the present table. Returns how many bytes of rows were written.
     fn step_table(&self, current: &mut Current<C>) -> Result<u64> {
         let entry = &mut current.tables[current.at];
         if entry.table.is_emptied() {
-            // What is still in memory of it is being deleted; rows that have come since are in the log.
+            // The table's rows in memory are being deleted. Newer rows are in the log.
             current.at += 1;
             return Ok(0);
         }
@@ -501,7 +509,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         rows.write_run(&to, snapshot, table)
     }
 
-    /// Has changes noted for the ranges of the newest checkpoint, where they have become others.
+    /// Fits the noting of changes to the ranges of the newest checkpoint, if the ranges have changed.
     fn refit(&self) {
         for table in self.engine.all_tables() {
             table.touched().fit(&self.engine.epochs, &bounds(self.before(table.number())));
@@ -531,7 +539,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         Ok(Step::Done)
     }
 
-    /// Lets go of the part of the log that neither checkpoints nor the archive need any more.
+    /// Releases the part of the log that neither checkpoints nor the archive need any more.
     pub(super) fn release_log(&self) {
         if let (Some(log), Some(needed)) = (&self.log, self.steps.needed_from(&self.kept)) {
             let archived_lsn = self.archiver.as_ref().map_or(Lsn(u64::MAX), Archiver::kept_lsn);
@@ -539,7 +547,7 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         }
     }
 
-    /// Has archived what has been finished of the log since.
+    /// Archives the segments that have been finished since the last call.
     pub(super) fn archive_step(&mut self) {
         let (Some(archiver), Some(log)) = (&mut self.archiver, &self.log) else { return };
         let before = archiver.kept_lsn();
@@ -550,12 +558,12 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
     }
 }
 
-/// Where the ranges of a table begin, but for the first.
+/// Returns where the ranges of a table begin, except for the first range.
 fn bounds(entry: Option<&TableEntry>) -> Vec<&[u8]> {
     entry.map_or_else(Vec::new, TableEntry::bounds)
 }
 
-/// A table's line in a manifest, and in the log.
+/// Returns a table's entry for a manifest or the log.
 pub(super) fn entry(number: u32, kind: &TableKind, description: &Description) -> CatalogEntry {
     let Description { name, types: (key_type, value_type), definitions, state, indexes } =
         description.clone();
@@ -586,7 +594,7 @@ fn index_info(of: IndexEntry) -> IndexInfo {
     info
 }
 
-/// What a line says of its table, once it has no row that it is not to have.
+/// Returns what an entry says of its table. Rows that the table must not have are gone by then.
 pub(super) fn kind(entry: &CatalogEntry) -> Result<(TableKind, Description)> {
     let CatalogEntry { name, fixed8, definitions, is_dropped, indexes, .. } = entry.clone();
     let kind = TableKind::named(&name, fixed8, entry.index.as_deref(), entry.front.as_deref())?;

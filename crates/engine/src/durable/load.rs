@@ -1,12 +1,13 @@
-//! The files of rows of a checkpoint, read block by block by several threads. A file is open only while its blocks are
-//! read: a large table has more files than a process may have open.
+//! Reads the files of rows of a checkpoint, block by block, on several threads. A file is open only while its blocks
+//! are read, because a large table has more files than a process may have open.
 
 use crate::checkpoint::{Block, Result, RowsFile, RowsReader};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 use std::sync::Arc;
 
-/// All blocks of some files, numbered through. Each is to be read once; ascending numbers open few files at a time.
+/// All blocks of several files, numbered consecutively. Each block is read once. Reading in ascending order keeps few
+/// files open at a time.
 pub(super) struct Blocks<T> {
     files: Vec<OfFile<T>>,
     count: usize,
@@ -16,21 +17,21 @@ struct OfFile<T> {
     /// What the caller knows the file by.
     of: T,
     file: RowsFile,
-    /// The number of its first block.
+    /// The number of the file's first block.
     first: usize,
-    /// Blocks that have not been read.
+    /// How many blocks have not been read.
     left: AtomicU64,
-    /// There from the first block that is read to the last.
+    /// Present from the first block that is read to the last.
     reader: Mutex<Option<Arc<RowsReader>>>,
 }
 
 impl<T> Blocks<T> {
-    /// Those of these files. A file without blocks counts as one that has one, so that it is looked at, too.
+    /// Collects the blocks of these files. A file without blocks counts as having one, so that it is checked, too.
     pub(super) fn of(files: impl Iterator<Item = (T, RowsFile)>) -> Blocks<T> {
         let mut blocks = Blocks { files: Vec::new(), count: 0 };
         for (of, file) in files {
             let (first, left) = (blocks.count, file.blocks.max(1));
-            // (The count is a promise of the manifest; opening the file shows whether there is room for so many.)
+            // The count is the manifest's promise. Opening the file shows whether it has room for that many blocks.
             blocks.count = first.saturating_add(usize::try_from(left).unwrap_or(usize::MAX));
             let (left, reader) = (AtomicU64::new(left), Mutex::new(None));
             blocks.files.push(OfFile { of, file, first, left, reader });
@@ -38,13 +39,13 @@ impl<T> Blocks<T> {
         blocks
     }
 
-    /// How many there are.
+    /// Returns the number of blocks.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Reads the block of this number, below [`Blocks::count`], with a reader that `open` makes of its file; says what
-    /// the file is known by.
+    /// Reads the block of this number, which is below [`Blocks::count`]. `open` makes the reader of its file. Returns
+    /// what the caller knows the file by.
     pub(super) fn read(
         &self,
         number: usize,

@@ -1,9 +1,18 @@
-//! The mark of an orderly close ([`Closed`]): when it is written, and what recovery holds against it.
+//! The mark of an orderly close ([`Closed`]): when it is written, and how recovery checks it.
 //!
-//! Closing: all that was appended is durable; then the mark is published; then room that was reserved is given back.
-//! Opening: everything is read and held against the mark; then a segment is begun, which holds nothing yet, so that the
-//! one before it, whose unused end may have been given back, is not the last; then the mark is taken away, durably; and
-//! only then is anything appended or a checkpoint made.
+//! Closing:
+//!
+//! 1. Everything that was appended becomes durable.
+//! 2. The mark is published.
+//! 3. Reserved room is given back.
+//!
+//! Opening:
+//!
+//! 1. Everything is read and compared with the mark.
+//! 2. A segment is begun, which holds nothing yet. So the segment before it, whose unused end may have been given
+//!    back, is not the last.
+//! 3. The mark is removed durably.
+//! 4. Only now is anything appended or a checkpoint made.
 
 use super::damage;
 use crate::checkpoint::{self, Closed, Manifest};
@@ -12,20 +21,21 @@ use crate::storage::Storage;
 use crate::wal::{self, DatabaseId, End, Tail};
 use std::sync::Arc;
 
-/// What is to be said of a database when it is closed.
+/// What is stated about a database when it is closed.
 pub(super) struct Mark {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) database: DatabaseId,
-    /// Where the log ended when the database was opened: without a log, it still does.
+    /// Where the log ended when the database was opened. Without a log, it still ends there.
     pub(super) end: End,
 }
 
 impl Mark {
-    /// Says durably that the database is closed: with this checkpoint as its newest, and this log if it has one, whose
-    /// unused room is given back then. A full disk is no error: the database is as after a crash then.
+    /// States durably that the database is closed, with `newest` as its newest checkpoint, and with this log if it
+    /// has one. The log's unused room is then given back. A full disk is no error: the database is then as after a
+    /// crash.
     pub(super) fn publish(&self, newest: u64, mut log: Option<wal::Ended>) -> Result<()> {
         if let Some(log) = &mut log {
-            // Before the mark, which may need the room. If this fails, or what follows, it is some room lost, and no more.
+            // This precedes the mark, which may need the room. If this or what follows fails, only some room is lost.
             let _ = log.remove_spare();
         }
         let end = log.as_ref().map_or(self.end, wal::Ended::end);
@@ -36,7 +46,7 @@ impl Mark {
         Ok(())
     }
 
-    /// The same of a log that ends there; returns false if the disk is full.
+    /// Publishes the mark for a log that ends at `end`. Returns false if the disk is full.
     pub(super) fn publish_at(&self, newest: u64, end: End) -> Result<bool> {
         let is_unlogged = !damage::has_fallback(&*self.storage)?;
         let closed = Closed { end, checkpoint: newest, is_unlogged };
@@ -46,13 +56,13 @@ impl Mark {
         }
     }
 
-    /// Takes it away: from now on it may be untrue.
+    /// Removes the mark, because from now on it may be untrue.
     pub(super) fn remove(&self) -> Result<()> {
         Ok(Closed::remove(&*self.storage)?)
     }
 }
 
-/// An error if the log is not what the mark says.
+/// Fails if the log is not what the mark says.
 pub(super) fn check_log(closed: &Closed, tail: &Tail) -> Result<()> {
     match tail.check(&closed.end).map_err(Error::Log)? {
         true => Ok(()),
@@ -60,8 +70,8 @@ pub(super) fn check_log(closed: &Closed, tail: &Tail) -> Result<()> {
     }
 }
 
-/// The checkpoint that is missing of those of these numbers, which ascend, and what to say of that: the newest, which
-/// the mark names. An error if there is a newer one than that.
+/// Returns the newest checkpoint, which the mark names, if it is missing, with the error to report. `numbers` are the
+/// existing checkpoints in ascending order. Fails if there is a newer checkpoint than the mark names.
 pub(super) fn missing_checkpoint(
     closed: Option<&Closed>,
     numbers: &[u64],

@@ -1,14 +1,15 @@
-//! What makes a database survive: its directory, its log, checkpoints, and recovery. The design is in
-//! `docs/design/durability.md`.
+//! A database that survives: its directory, its log, checkpoints, and recovery. `docs/design/durability.md` has the
+//! design.
 //!
 //! Invariants:
-//! - What is appended to the log is visible to nobody yet; so the log's order respects every dependency.
-//! - A checkpoint counts only when the log is durable up to `end_lsn`, and the log is kept from the `start_lsn` of the
-//!   older of two checkpoints on.
-//! - But for the lock and the identity, recovery writes nothing before it has read everything.
-//! - While the mark of an orderly close is there, the files are what it says.
 //!
-//! The decisions that these rest on are in `steps.rs`; the other files say when they are taken.
+//! - What is appended to the log is not yet visible to any transaction. So the log's order respects every dependency.
+//! - A checkpoint counts only when the log is durable up to its `end_lsn`. The log is kept from the `start_lsn` of
+//!   the older of two checkpoints on.
+//! - Except for the lock and the identity, recovery writes nothing before it has read everything.
+//! - While the mark of an orderly close exists, the files are what it says.
+//!
+//! `steps.rs` has the decisions that the invariants rest on. The other files say when they are taken.
 
 mod archiver;
 mod background;
@@ -63,39 +64,39 @@ use std::sync::Arc;
 pub(crate) struct Opening<'o> {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// What others are told that find it in use.
+    /// What other processes are told that find the directory in use.
     pub(crate) holder: Holder,
-    /// What the database is called if it is made now: a number that no other has.
+    /// The identity of the database if it is created now: a number that no other database has.
     pub(crate) fresh: DatabaseId,
     pub(crate) steps: Arc<dyn Steps>,
-    /// Where it may be made.
+    /// Where a database may be created.
     pub(crate) making: Making,
     pub(crate) progress: &'o mut (dyn FnMut(&Progress) + Send),
 }
 
-/// Where a database may be made.
+/// Where a database may be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Making {
-    /// Nowhere: it has to be there.
+    /// Nowhere: the database has to exist.
     No,
-    /// Where nobody keeps files.
+    /// In a directory without other files.
     Alone,
     /// Anywhere.
     AmongOthers,
 }
 
 impl Making {
-    /// As [`Options::among_others`] says.
+    /// Returns what [`Options::among_others`] asks for.
     pub(crate) fn of(options: &Options) -> Making {
         if options.among_others { Making::AmongOthers } else { Making::Alone }
     }
 }
 
-/// A recovered database whose background has not been started.
+/// A recovered database whose background work has not been started.
 pub(crate) struct Recovered<C: ConcurrencyControl> {
     pub(crate) engine: Arc<Engine<C>>,
     pub(crate) recovery: Recovery,
-    /// It was made just now.
+    /// True if the database was created just now.
     pub(crate) is_new: bool,
     files: LogFiles,
     storage: Arc<dyn Storage>,
@@ -103,15 +104,15 @@ pub(crate) struct Recovered<C: ConcurrencyControl> {
     lock: LockGuard,
 }
 
-/// Whose log is in a directory, and what of it was found there.
+/// The database whose log is in a directory, and what was found of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogFiles {
     pub(crate) database: DatabaseId,
     /// How often the database has been opened without a log.
     pub(crate) generation: u32,
-    /// Everything before is durable, also if nothing is written.
+    /// Everything before this position is durable, even if nothing is written.
     pub(crate) durable: Lsn,
-    /// Where it ended.
+    /// Where the log ended.
     pub(crate) end: Lsn,
 }
 
@@ -124,14 +125,15 @@ impl LogFiles {
 }
 
 impl Opening<'_> {
-    /// Makes or opens the database, in an empty engine that `make` makes. `is_stepped`: no thread will flush.
+    /// Creates or opens the database, in an empty engine that `make` creates. If `is_stepped` is true, no thread will
+    /// flush.
     pub(crate) fn recover<C: ConcurrencyControl>(
         self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
         is_stepped: bool,
     ) -> Result<Recovered<C>> {
         let Opening { storage, clock, holder, fresh, steps, making, progress } = self;
-        // Before the lock: a directory that is refused is left as it was.
+        // This precedes the lock: a directory that is refused stays as it was.
         damage::check_finished(&*storage)?;
         if let Ok(None) = Identity::read(&*storage) {
             check_place(&*storage, making)?;
@@ -173,9 +175,9 @@ impl Opening<'_> {
         };
         let checkpointer =
             Checkpointer::new(engine.clone(), storage.clone(), database, steps, kept, base_lsn);
-        // What room a checkpoint needs is known before the log takes any.
+        // The room that a checkpoint needs is known before the log takes any.
         checkpointer.watch();
-        // Segments that nobody needs are used again at once.
+        // Segments that are no longer needed are used again at once.
         checkpointer.release_log();
         flusher.as_mut().map(wal::Flusher::begin).transpose().map_err(Error::Log)?;
         mark.remove()?;
@@ -183,14 +185,14 @@ impl Opening<'_> {
         Ok(Recovered { engine, recovery, is_new, files, storage, stepped, lock })
     }
 
-    /// Recovers the database as [`Opening::recover`] does, and writes nothing: not even the lock, where nothing can
-    /// be written. The engine that was filled takes no writes.
+    /// Recovers the database like [`Opening::recover`], but writes nothing: if nothing can be written, not even the
+    /// lock. The engine takes no writes.
     pub(crate) fn read<C: ConcurrencyControl>(
         self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<(Arc<Engine<C>>, Durable)> {
         let Opening { storage, clock, steps, progress, .. } = self;
-        // Before the lock: a directory without a database is left as it was.
+        // This precedes the lock: a directory without a database stays as it was.
         damage::check_finished(&*storage)?;
         let database = Identity::read(&*storage)?.ok_or(Error::NoDatabase)?.database;
         let lock = damage::lock_to_read(&*storage)?;
@@ -205,10 +207,11 @@ impl Opening<'_> {
     }
 }
 
-/// What a file system makes in the root of a device by itself.
+/// What a file system itself creates in the root of a device.
 const OF_DEVICES: &str = "lost+found";
 
-/// Where there is no database, one may be made if nobody has put anything there.
+/// Checks that a database may be created here, where there is none: with [`Making::Alone`], only if the directory has
+/// no other files.
 fn check_place(storage: &dyn Storage, making: Making) -> Result<()> {
     match making {
         Making::No => return Err(Error::NoDatabase),
@@ -216,14 +219,14 @@ fn check_place(storage: &dyn Storage, making: Making) -> Result<()> {
         Making::Alone => {}
     }
     let mut found = storage.list()?;
-    // (What is left of making one.)
+    // Files that remain of an unfinished creation do not count.
     found.retain(|name| !Identity::is_unfinished(name));
     found.extend(storage.strangers()?.into_iter().filter(|name| name != OF_DEVICES));
     if found.is_empty() { Ok(()) } else { Err(Error::Occupied { found }) }
 }
 
-/// Refuses databases without a log under schemes whose reads are not of one snapshot: their checkpoints would be of no
-/// moment.
+/// Refuses a database without a log under a scheme whose reads do not come from one snapshot. Its checkpoints would
+/// show no single moment.
 pub(crate) fn check_scheme<C: ConcurrencyControl>(options: &Options) -> Result<()> {
     match (C::reads(options.lab), options.durability) {
         (Reads::Current, Durability::None) => Err(Error::InvalidOption {
@@ -256,7 +259,7 @@ fn open_log<C: ConcurrencyControl>(
 }
 
 impl<C: ConcurrencyControl> Recovered<C> {
-    /// Leaves the background work to the caller, which keeps the lock, too.
+    /// Leaves the background work and the lock to the caller.
     pub(crate) fn into_stepped(self) -> (Stepped<C>, Durable) {
         let Recovered { engine, recovery, files, storage, stepped, lock, .. } = self;
         let told = Told::new(&engine, &stepped);
@@ -283,9 +286,9 @@ impl<C: ConcurrencyControl> Recovered<C> {
     }
 }
 
-/// The durable side of an open database. Dropped, it closes the database in order; no appender may be left.
+/// The durable side of an open database. Dropping it closes the database in order; no appender may be left.
 pub(crate) struct Durable {
-    /// Before what it looks at.
+    /// Declared first, so that it is dropped before what it watches.
     watch: Option<WatchThread>,
     checkpoints: Option<CheckpointThread>,
     flusher: Option<FlusherThread>,
@@ -299,18 +302,18 @@ pub(crate) struct Durable {
 
 /// What an open database has to itself.
 struct Held {
-    /// None where the threads' work is a simulation's.
+    /// None if a simulation does the threads' work.
     mark: Option<Mark>,
-    /// The newest checkpoint, once the thread that makes them has ended.
+    /// The number of the newest checkpoint, once the thread that makes checkpoints has ended.
     newest: Option<u64>,
-    /// Whether it was to be closed, and could not be.
+    /// True if a close was asked for and did not succeed.
     was_asked: bool,
-    /// Given back last: then another process may open the directory; unless a write is on its way still. None where there can be
-    /// no lock, as nothing is written.
+    /// Released last. After that another process may open the directory, unless a write is still on its way. None if
+    /// there can be no lock because nothing is written.
     lock: Arc<Option<LockGuard>>,
 }
 
-/// What is asked about a database while it is open.
+/// What can be asked about an open database.
 struct Told {
     status: Arc<Status>,
     log: Option<Writer>,
@@ -338,7 +341,7 @@ impl Told {
     }
 }
 
-/// What a thread has that tells others of an open database. The directory stays locked as long as there is one.
+/// What a thread holds that reports on an open database. The directory stays locked as long as one exists.
 pub(crate) struct Observer {
     told: Arc<Told>,
     storage: Arc<dyn Storage>,
@@ -346,19 +349,19 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// As [`Durable::add_to`].
+    /// Adds statistics like [`Durable::add_to`].
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
         self.told.add_to(statistics);
     }
 
-    /// Where the files are.
+    /// Returns the storage of the files.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
 }
 
 impl Durable {
-    /// Of a database without threads.
+    /// Makes the durable side of a database without threads.
     fn unattended(
         told: Told,
         recovery: Recovery,
@@ -377,41 +380,42 @@ impl Durable {
         self.told.add_to(statistics);
     }
 
-    /// For a thread that tells others of the database; [`Error::Closed`] if it is closed.
+    /// Returns an observer for a thread that reports on the database. Fails with [`Error::Closed`] if the database is
+    /// closed.
     pub(crate) fn observer(&self) -> Result<Observer> {
         let (told, storage) = (self.told.clone(), self.storage.clone());
         let lock = lock(&self.held).as_ref().ok_or(Error::Closed)?.lock.clone();
         Ok(Observer { told, storage, _lock: lock })
     }
 
-    /// Has this one told of events from now on.
+    /// Calls `listener` for events from now on.
     pub(crate) fn listen(&self, listener: Listener) {
         self.told.listeners.set(listener);
     }
 
-    /// What recovery has found.
+    /// Returns what recovery has found.
     pub(crate) fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// Where its files are.
+    /// Returns the storage of the files.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
     }
 
-    /// What was known of its log when it was opened.
+    /// Returns what was known of the log when it was opened.
     pub(crate) fn log_files(&self) -> LogFiles {
         self.files
     }
 
-    /// Has a checkpoint made that begins now, and waits for it.
+    /// Makes a checkpoint that begins now, and waits for it.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let checkpoints = self.checkpoints.as_ref().ok_or(Error::Closed)?;
         checkpoints.checkpoint()
     }
 
-    /// Has a checkpoint made before the database is closed: without a log always; with one if it pays, and whether or not it
-    /// succeeds, for the log has everything.
+    /// Makes a checkpoint before the database is closed. Without a log it is always made. With a log it is made if it
+    /// pays, and its failure does not matter, because the log has everything.
     pub(crate) fn last_checkpoint(&self, durability: Durability) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
         match durability {
@@ -423,14 +427,15 @@ impl Durable {
         }
     }
 
-    /// Closes the database in order, and says whether it could. It is closed then, unless the disk does not answer the log:
-    /// then this can be called again. Nothing happens where it [is closed](Self::is_closed).
+    /// Closes the database in order, and returns an error if that failed. The database is closed in both cases,
+    /// except when the disk does not answer the log: then this can be called again. If the database [is
+    /// closed](Self::is_closed), nothing happens.
     pub(crate) fn close(&self) -> Result<()> {
         let mut held = lock(&self.held);
         let Some(Held { newest, was_asked, .. }) = &mut *held else { return Ok(()) };
         *was_asked = true;
         self.watch.iter().for_each(WatchThread::end);
-        // Before the log, which a checkpoint under way waits for.
+        // The checkpoints are closed before the log, because a checkpoint in progress waits for the log.
         *newest = newest.or(self.checkpoints.as_ref().and_then(CheckpointThread::close));
         let log = self.flusher.as_ref().map(FlusherThread::close).transpose();
         if self.flusher.as_ref().is_some_and(|flusher| !flusher.has_ended()) {
@@ -441,12 +446,12 @@ impl Durable {
         mark.zip(newest).map_or(Ok(()), |(mark, newest)| mark.publish(newest, log))
     }
 
-    /// Whether the database is closed: its directory may be another process's.
+    /// Returns true if the database is closed. Its directory may then belong to another process.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.held).is_none()
     }
 
-    /// Whether the calling thread is one of those of the database's files.
+    /// Returns true if the calling thread is one of the threads of the database's files.
     pub(crate) fn is_here(&self) -> bool {
         self.watch.as_ref().is_some_and(WatchThread::is_here)
             || self.checkpoints.as_ref().is_some_and(CheckpointThread::is_here)
@@ -462,7 +467,8 @@ impl Drop for Durable {
     }
 }
 
-/// Notes in the log what the catalog says of a table from now on; where that lasts, it has lasted when this returns.
+/// Writes the table's catalog entry to the log. If the database syncs its commits, the entry is durable when this
+/// returns.
 pub(crate) fn log_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     number: u32,
@@ -478,7 +484,7 @@ pub(crate) fn log_table<C: ConcurrencyControl>(
     let lsn = log.writer.append_catalog(&bytes).map_err(Error::Log)?;
     if engine.options.durability == Durability::Sync && !log.is_stepped {
         return match log.writer.wait_settled(lsn) {
-            // The record is in the log, so it holds; and nothing that builds on it is durable before that.
+            // The record is in the log, so it holds. Nothing that builds on it becomes durable before it does.
             Err(wal::Error::Full(_)) => Ok(()),
             settled => settled.map_err(Error::Log),
         };

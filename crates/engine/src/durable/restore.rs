@@ -1,11 +1,13 @@
-//! A database as it was at some point of its past, as a new database.
+//! Restores a database as it was at a point of its past, as a new database.
 //!
-//! What is to be restored is recovered into memory, from a checkpoint that lies before the point and the log up to it,
-//! and written out as the first checkpoint of a database with an identity of its own. Its log begins where the old one
-//! was left; so positions go on, and without its checkpoint it is known to be incomplete.
+//! 1. The state is recovered into memory, from a checkpoint that lies before the point and from the log up to the
+//!    point.
+//! 2. It is written as the first checkpoint of a database with an identity of its own.
+//! 3. The new log begins where the old one was left. So positions continue, and without its checkpoint the new
+//!    database is known to be incomplete.
 //!
-//! Invariant: nothing is written before all was read; and until everything is durable, the new directory says that it is
-//! no database.
+//! Invariant: nothing is written before everything was read. Until everything is durable, the new directory says that
+//! it is no database.
 
 use super::Progress;
 use super::checkpointer::Checkpointer;
@@ -28,27 +30,28 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restoration {
-    /// What was reached: all transactions before, and none behind. Its time is that of the last mark before: all of
-    /// them had been appended by then, but for those between the mark and the position.
+    /// The point that was reached: all transactions before it, and none behind. Its time is that of the last mark
+    /// before it. By that time all of the transactions had been appended, except for those between the mark and the
+    /// point.
     pub reached: Point,
-    /// The checkpoint that it began with; none: the log alone.
+    /// The checkpoint that the restoration began with; none if it used only the log.
     pub checkpoint: Option<u64>,
-    /// Rows of that checkpoint.
+    /// How many rows that checkpoint has.
     pub rows: u64,
-    /// Transactions of the log that were applied.
+    /// How many transactions of the log were applied.
     pub transactions: u64,
 }
 
 /// A restoration to be made.
 pub(crate) struct Restorer<'r> {
-    /// A database's directory, or that of a copy, with its checkpoints.
+    /// The directory of a database or of a copy, with its checkpoints.
     pub(crate) from: Arc<dyn Storage>,
-    /// Where more of its log is. Of a segment that several have, the last one's counts.
+    /// Where more of its log is. If several have a segment, the last one's counts.
     pub(crate) logs: Vec<Arc<dyn Storage>>,
     /// The new directory.
     pub(crate) to: Arc<dyn Storage>,
     pub(crate) until: Until,
-    /// What the new database is called.
+    /// The identity of the new database.
     pub(crate) fresh: DatabaseId,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) steps: Arc<dyn Steps>,
@@ -56,13 +59,13 @@ pub(crate) struct Restorer<'r> {
 }
 
 impl Restorer<'_> {
-    /// Restores by way of an engine, of which `make` makes empty ones.
+    /// Restores by way of an engine. `make` creates empty engines.
     pub(crate) fn run<C: ConcurrencyControl>(
         self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
     ) -> Result<Restoration> {
         let Restorer { from, logs, to, until, fresh, clock, steps, progress } = self;
-        // Before the locks: where there is no database, nothing is left.
+        // This precedes the locks: if there is no database, nothing is left behind.
         check_finished(&*from)?;
         let database = Identity::read(&*from)?.ok_or(Error::NoDatabase)?.database;
         let _from_lock = lock_to_read(&*from)?;
@@ -74,7 +77,7 @@ impl Restorer<'_> {
         let recoverer = Recoverer {
             storage: &source,
             database,
-            // What is kept of the log elsewhere may go on behind the end that the directory knows of.
+            // The log that is kept elsewhere may continue behind the end that the directory knows.
             closed: None,
             ending: Ending::Unknown,
             steps: &*steps,
@@ -127,7 +130,7 @@ fn open_log(source: &Union, database: DatabaseId) -> wal::Result<Reader<'_>> {
     Reader::with_ending(source, database, Lsn(0), Ending::Unknown)
 }
 
-/// Lets go of what holds an engine that nobody uses any more.
+/// Releases what keeps an unused engine alive.
 struct Closing<C: ConcurrencyControl>(Arc<Engine<C>>);
 
 impl<C: ConcurrencyControl> Drop for Closing<C> {
@@ -143,11 +146,11 @@ struct Kept<'k> {
 }
 
 impl Kept<'_> {
-    /// The position up to which all counts; the last there is for the end.
+    /// Returns the position up to which everything counts; the greatest position stands for the end.
     fn resolve(&self, until: Until) -> Result<Lsn> {
         let unix_ns = match until {
             Until::End => return Ok(Lsn(u64::MAX)),
-            // (No log has so much; and below that is the end.)
+            // No log is this long. The value stands for the end below.
             Until::Lsn(Lsn(u64::MAX)) => return Err(self.out_of_reach(until)),
             Until::Lsn(lsn) => return Ok(lsn),
             Until::Time { unix_ns } => unix_ns,
@@ -160,7 +163,7 @@ impl Kept<'_> {
         }
     }
 
-    /// Where the log has to be read from, and the first point that can be restored.
+    /// Returns where the log has to be read from, and the first point that can be restored.
     fn oldest(&self) -> Result<(Lsn, Lsn)> {
         if open_log(self.source, self.database).is_ok_and(|reader| reader.has_begun()) {
             return Ok((Lsn(0), Lsn(0)));
@@ -175,12 +178,12 @@ impl Kept<'_> {
         Ok(oldest)
     }
 
-    /// That a point cannot be restored, and which ones can.
+    /// Returns the error that a point cannot be restored, with the points that can.
     fn out_of_reach(&self, asked: Until) -> Error {
         let whole = self.oldest().and_then(|(start, first)| {
             let end = wal::marks_around(self.source, self.database, start, u64::MAX)?.end;
             let first_mark = wal::marks_around(self.source, self.database, start, 0)?.after;
-            // (The time of the first mark that can be asked for.)
+            // This is the time of the first mark that can be asked for.
             let unix_ns = first_mark.filter(|mark| mark.lsn >= first).map(|mark| mark.unix_ns);
             Ok((Point { lsn: first, unix_ns }, end))
         });
@@ -190,7 +193,7 @@ impl Kept<'_> {
         }
     }
 
-    /// What failed because there is no checkpoint before the point, told as that.
+    /// Turns the error of a missing log into an error about the point, because no checkpoint lies before it.
     fn explain(&self, error: Error, until: Lsn) -> Error {
         let is_missing = matches!(error, Error::Log(wal::Error::Missing { .. }));
         if is_missing && until != Lsn(u64::MAX) { self.out_of_reach(Until::Lsn(until)) } else { error }

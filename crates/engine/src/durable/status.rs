@@ -6,12 +6,12 @@ use crate::metrics::CheckpointStatistics;
 use crate::sync::{Mutex, lock};
 use crate::wal::Lsn;
 
-/// What a step of a checkpoint came to.
+/// The result of one step of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So many bytes have been written; there is more to do.
+    /// This many bytes have been written; there is more to do.
     Wrote(u64),
-    /// Others have to go on first: the flusher, or commits in progress.
+    /// The flusher, or commits in progress, have to go on first.
     Await,
     /// The checkpoint counts.
     Done,
@@ -25,19 +25,19 @@ struct Noted {
     made: u64,
     failed: u64,
     is_under_way: bool,
-    /// The newest checkpoint that counts: its number, and where the log has to be replayed from.
+    /// The newest checkpoint that counts: its number, and where replay of the log starts.
     last: Option<(u64, Lsn)>,
     made_at_ns: Option<u64>,
     error: Option<(String, u64)>,
 }
 
 impl Status {
-    /// The newest checkpoint that counts is this one.
+    /// Sets the newest checkpoint that counts.
     pub(super) fn set_last(&self, last: Option<&Manifest>) {
         lock(&self.0).last = last.map(|last| (last.number, last.start_lsn));
     }
 
-    /// Notes what a step came to, after which the newest checkpoint that counts is this one.
+    /// Notes the result of a step, and the newest checkpoint that counts after it.
     pub(super) fn note(&self, stepped: &Result<Step>, last: Option<&Manifest>, now_ns: u64) {
         let mut noted = lock(&self.0);
         noted.is_under_way = matches!(stepped, Ok(Step::Wrote(_) | Step::Await));
@@ -49,7 +49,7 @@ impl Status {
         }
     }
 
-    /// As it is now, with the log at `end`.
+    /// Returns the present statistics, with the log at `end`.
     pub(super) fn statistics(&self, end: Option<Lsn>, now_ns: u64) -> CheckpointStatistics {
         let noted = lock(&self.0);
         let ago = |at_ns: u64| now_ns.saturating_sub(at_ns);

@@ -1,5 +1,5 @@
-//! The decisions on which durability rests, each with the reason why it is right. Where tests put another form of one in its
-//! place, to show that the checks notice it (`planted.rs`), a database has other [`Steps`] than [`Proven`].
+//! The decisions on which durability rests, each with the reason why it is right. Tests replace a single decision
+//! (`planted.rs`) to show that the checks notice it. Such a database has other [`Steps`] than [`Proven`].
 
 use crate::checkpoint::{self, Closed, Identity, Manifest, RowsFile, RowsReader};
 use crate::epoch::Epochs;
@@ -10,10 +10,10 @@ use crate::wal::{self, DatabaseId, Ending, Expected, Lsn, Reader, Record, Room, 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 
-/// Checkpoints that are kept: the newest, and one to fall back on.
+/// How many checkpoints are kept: the newest, and one to fall back on.
 pub(super) const KEPT: usize = 2;
 
-/// A log, from a position on, as it is recovered from.
+/// The part of a log, from a position on, that recovery applies.
 #[derive(Clone, Copy)]
 pub(crate) struct LogFrom<'l> {
     pub(super) storage: &'l dyn Storage,
@@ -22,19 +22,19 @@ pub(crate) struct LogFrom<'l> {
     pub(super) ending: Ending,
 }
 
-/// What is done with a record; it says whether to go on.
+/// What is done with a record. Its result says whether to continue.
 pub(crate) type Apply<'a> = dyn FnMut(&Record<'_>) -> Result<ControlFlow<()>> + 'a;
 
 /// The steps of recovery and of checkpoints.
 pub(crate) trait Steps: Send + Sync {
-    /// What the mark of an orderly close says of the database and of the end of its log. While it is there it is true, so
-    /// whatever is missing of what it names is an error.
+    /// Reads the mark of an orderly close, with what it says of the end of the log. While the mark exists it is true,
+    /// so anything that it names and that is missing is an error.
     fn read_mark(&self, storage: &dyn Storage, database: DatabaseId) -> Result<(Option<Closed>, Ending)> {
         let closed = Closed::read(storage, database)?;
         Ok((closed, Ending::of(closed.map(|closed| closed.end))))
     }
 
-    /// A file of rows, which the reader checks.
+    /// Opens a file of rows. The reader checks it.
     fn open_rows(
         &self,
         storage: &dyn Storage,
@@ -45,64 +45,68 @@ pub(crate) trait Steps: Send + Sync {
         RowsReader::open(storage, database, rows, fixed8)
     }
 
-    /// A log, which the reader checks.
+    /// Opens a log. The reader checks it.
     fn open_log<'l>(&self, log: &LogFrom<'l>) -> wal::Result<Reader<'l>> {
         Reader::with_ending(log.storage, log.database, log.start, log.ending)
     }
 
-    /// Applies the records of a log, each once and in the order of the log, which respects every dependency, until there is
-    /// none left or `apply` breaks off. Returns the reader, which is behind the last.
+    /// Applies the records of a log, each once and in the order of the log, which respects every dependency. It stops
+    /// at the end of the log or when `apply` breaks off. Returns the reader, positioned behind the last record.
     fn replay<'l>(&self, log: &LogFrom<'l>, apply: &mut Apply<'_>) -> Result<Reader<'l>> {
         each_record(self.open_log(log).map_err(Error::Log)?, apply)
     }
 
-    /// Whether a record lies behind the point up to which a log is applied: it counts when all of it lies before.
+    /// Returns true if a record lies behind the point up to which a log is applied. A record counts only if all of it
+    /// lies before that point.
     fn is_behind(&self, record: &Record<'_>, until: Lsn) -> bool {
         record.end_lsn > until
     }
 
-    /// Whether recovery deletes the rows of a table where the log says that it was cleared: their deletions are not in the log.
+    /// Returns true if recovery deletes the rows of a table when the log says that the table was cleared. The
+    /// deletions themselves are not in the log.
     fn empties(&self) -> bool {
         true
     }
 
-    /// Where timestamps go on: behind the latest of all commits that were recovered, so that new versions come after theirs.
+    /// Returns where timestamps continue: behind the latest recovered commit, so that new versions follow the
+    /// recovered ones.
     fn resume_at(&self, latest: u64) -> u64 {
         latest
     }
 
-    /// At the beginning of a checkpoint: what is changed from now on is noted apart, for the next one.
+    /// Begins a checkpoint for a table: changes from now on are noted apart, for the next checkpoint.
     fn turn(&self, table: &TableInner, epochs: &Epochs, bounds: &[&[u8]]) {
         table.touched().turn(epochs, bounds);
     }
 
-    /// When it is known where a checkpoint starts: the ranges of a table that it has to write. Every change before the
-    /// start is among those noted by now. Those that a checkpoint would have covered which has failed, `pending`, are still
+    /// Returns the ranges of a table that a checkpoint has to write, once its start is known. Every change before the
+    /// start has been noted by now. `pending` are ranges that a failed checkpoint would have covered; they are still
     /// to be written.
     fn take(&self, table: &TableInner, bounds: &[&[u8]], pending: Option<&[bool]>) -> Vec<bool> {
         with_pending(table.touched().take(bounds), pending)
     }
 
-    /// Where the log has to be replayed from over the rows of a checkpoint: from where it ended when the first row was read,
-    /// for what has been appended since may be in the rows or not.
+    /// Returns where replay starts over the rows of a checkpoint: where the log ended when the first row was read.
+    /// The rows may or may not include what has been appended since.
     fn start_lsn(&self, started: Lsn, ended: Lsn) -> Lsn {
         debug_assert!(started <= ended, "a log grows");
         started
     }
 
-    /// Whether a checkpoint may count: the rows can hold anything of the log up to its end, so all of that has to be durable.
+    /// Returns true if a checkpoint may count. The rows can include anything that the log has up to its end, so all
+    /// of that has to be durable.
     fn is_covered(&self, log: &Writer, end: Lsn) -> bool {
         log.durable_lsn() >= end
     }
 
-    /// Whether checkpoints can be made: not once the log has ended, for a sync of the directory may have failed. Then names
-    /// of files that a checkpoint needs may be lost although they can be seen.
+    /// Returns true if checkpoints can be made. Once the log has ended they cannot, because a sync of the directory
+    /// may have failed. Names of files that a checkpoint needs may then be lost although they are still visible.
     fn can_count(&self, log: &Writer) -> bool {
         !log.has_ended()
     }
 
-    /// Ends the log if its last segment, or the identity, has lost its name: what is written then is lost, for recovery finds
-    /// files by their names, although no write and no sync of it fails.
+    /// Ends the log if its last segment or the identity has lost its name. What is written then is lost, because
+    /// recovery finds files by their names, although no write and no sync fails.
     fn look_for_files(&self, log: &Writer, storage: &dyn Storage) {
         log.look_for_segment();
         let identity = storage.open(Identity::FILE, OpenMode::Read);
@@ -111,24 +115,25 @@ pub(crate) trait Steps: Send + Sync {
         }
     }
 
-    /// From where on the log is needed: from the start of the older of two checkpoints, which stands in for the newer one.
+    /// Returns where the needed part of the log begins: at the start of the older of two checkpoints, which stands in
+    /// for the newer one.
     fn needed_from(&self, kept: &[Manifest]) -> Option<Lsn> {
         kept.first().filter(|_| kept.len() == KEPT).map(|oldest| oldest.start_lsn)
     }
 
-    /// Keeps room back for the next checkpoint before the log takes it: a log that has filled the device gets room again
-    /// by a checkpoint alone.
+    /// Reserves room for the next checkpoint before the log takes it. When a log has filled the device, only a
+    /// checkpoint makes room.
     fn keep_back(&self, room: &Room, expected: Expected, end: Lsn) {
         room.expect(expected, end);
     }
 }
 
-/// The steps as they are argued for.
+/// The steps for which the design argues.
 pub(crate) struct Proven;
 
 impl Steps for Proven {}
 
-/// Applies the records that the reader has, until `apply` breaks off.
+/// Applies the reader's records until `apply` breaks off.
 pub(super) fn each_record<'l>(mut reader: Reader<'l>, apply: &mut Apply<'_>) -> Result<Reader<'l>> {
     while let Some(record) = reader.next_record().map_err(Error::Log)? {
         if apply(&record)?.is_break() {
@@ -138,7 +143,7 @@ pub(super) fn each_record<'l>(mut reader: Reader<'l>, apply: &mut Apply<'_>) -> 
     Ok(reader)
 }
 
-/// The ranges that are in one or the other.
+/// Returns the ranges that are in either list.
 pub(super) fn with_pending(mut changed: Vec<bool>, pending: Option<&[bool]>) -> Vec<bool> {
     changed.iter_mut().zip(pending.unwrap_or_default()).for_each(|(changed, pending)| *changed |= pending);
     changed

@@ -1,14 +1,19 @@
-//! The rows of one table on their way into a checkpoint: what was changed since the checkpoint before is written anew,
-//! range by range, and the other ranges keep their files.
+//! The rows of one table on their way into a checkpoint. Ranges that were changed since the previous checkpoint are
+//! written anew. The other ranges keep their files.
 //!
-//! Invariants: `done` ascends and ends where the present range begins; a file has the rows of its range and no others,
-//! for a file is begun with the bound of a range, or with one between the last row of the file before and its own first.
+//! Invariants:
 //!
-//! Ranges, and what is said here of the order of keys, go by the order of the table's index, which is another one where that has
-//! no order of keys: bounds and `last` are the bytes of that order ([`TableInner::push_order`]).
+//! - `done` ascends and ends where the present range begins.
+//! - A file has the rows of its range and no others. A file begins with the bound of a range, or with a bound between
+//!   the last row of the file before and its own first row.
 //!
-//! Files are about as long as was asked for. Where changed ranges meet, a file that is still short goes on into the next
-//! one, so short ranges are merged; a file is ended when it has become twice too long, so a range that grows is split.
+//! Ranges and the order of keys follow the order of the table's index. If the index has no order of keys, that is
+//! another order. Bounds and `last` are the bytes of that order ([`TableInner::push_order`]).
+//!
+//! Files have about the requested length.
+//!
+//! - Where changed ranges meet, a file that is still short continues into the next range. So short ranges are merged.
+//! - A file ends when it has twice the length. So a range that grows is split.
 
 use crate::cc::ConcurrencyControl;
 use crate::checkpoint::{RowsFile, RowsOf, RowsRange, RowsWriter, TableEntry};
@@ -19,28 +24,28 @@ use crate::txn::Transaction;
 use crate::wal::DatabaseId;
 use std::ops::Bound;
 
-/// Rows are read in runs of about this many bytes: short enough to give the core back soon, and to hold a snapshot for
-/// moments only.
+/// How many bytes a run of rows has, about. The run is short enough to give the core back soon, and to hold a
+/// snapshot only for moments.
 const RUN_BYTES: usize = 256 << 10;
 
-/// What there is to a run at most.
+/// The greatest number of rows in a run.
 const RUN_ROWS_MAX: usize = 4096;
 
-/// At this number of ranges, the next ones of a table become twice as long: marks, manifests and directories stay small
-/// beside the table however large that is.
+/// Each time a table has this many more ranges, its next ranges become twice as long. So marks, manifests and
+/// directories stay small compared with the table, however large it is.
 const RANGES_PER_DOUBLING: usize = 1024;
 
-/// A file is ended only where a bound of at most this many bytes parts its last row from the next: bounds are kept in
-/// memory.
+/// A file ends only where a bound of at most this many bytes separates its last row from the next row. Bounds are
+/// kept in memory.
 const BOUND_BYTES_MAX: usize = 256;
 
-/// Where files of rows are written to, and what for.
+/// Where files of rows are written, and for which checkpoint.
 pub(super) struct Destination<'d> {
     pub(super) storage: &'d dyn Storage,
     pub(super) database: DatabaseId,
     /// The checkpoint's number.
     pub(super) checkpoint: u64,
-    /// How long files are to be.
+    /// The requested length of files.
     pub(super) range_bytes: u64,
 }
 
@@ -48,23 +53,23 @@ pub(super) struct Destination<'d> {
 pub(super) struct TableRows {
     table: u32,
     fixed8: bool,
-    /// How long files are to be.
+    /// The length that files aim at.
     aim_bytes: u64,
     old: Vec<Old>,
-    /// Which of them is being looked at or written.
+    /// The index of the range in `old` that is being checked or written.
     at: usize,
     /// The last row of that range that was written.
     last: Option<Vec<u8>>,
     file: Option<Growing>,
-    /// Files begun so far.
+    /// How many files have been begun.
     parts: u32,
     done: Vec<RowsRange>,
 }
 
-/// A range as the checkpoint before has it.
+/// A range in the previous checkpoint.
 struct Old {
     from: Vec<u8>,
-    /// None: there are no rows, or there was no such checkpoint.
+    /// None if there are no rows, or if there was no previous checkpoint.
     file: Option<RowsFile>,
     is_changed: bool,
 }
@@ -73,11 +78,11 @@ struct Old {
 struct Growing {
     from: Vec<u8>,
     writer: RowsWriter,
-    /// When it has as many bytes, it is ended.
+    /// The length at which the file ends.
     bytes_max: u64,
 }
 
-/// What a run came to.
+/// The result of a run.
 enum Ran {
     /// There may be more rows.
     On,
@@ -88,8 +93,8 @@ enum Ran {
 }
 
 impl TableRows {
-    /// Of a table that the checkpoint before has like this, if it does; `changed` says which of its ranges have been
-    /// changed since. A table without ranges counts as one that has one.
+    /// Begins a table. `before` is its entry in the previous checkpoint, if it has one. `changed` says which of its
+    /// ranges have been changed since. A table without ranges counts as having one.
     pub(super) fn new(
         entry: &TableEntry,
         before: Option<&TableEntry>,
@@ -120,23 +125,24 @@ impl TableRows {
         }
     }
 
-    /// Whether all ranges are done.
+    /// Returns true if all ranges are done.
     pub(super) fn is_finished(&self) -> bool {
         self.at == self.old.len() && self.file.is_none()
     }
 
-    /// The ranges, when they are done.
+    /// Returns the ranges, which must be done.
     pub(super) fn into_ranges(self) -> Vec<RowsRange> {
         assert!(self.is_finished());
         let mut ranges = self.done;
-        // There may be no rows before.
+        // There may be no earlier rows.
         if let Some(first) = ranges.first_mut() {
             first.from.clear();
         }
         ranges
     }
 
-    /// Takes over the files of ranges that have not been changed, up to one that has to be written; returns true if there is one.
+    /// Takes over the files of unchanged ranges, up to a range that has to be written. Returns true if there is such
+    /// a range.
     pub(super) fn pass_unchanged(&mut self) -> Result<bool> {
         while self.at < self.old.len() {
             if self.is_to_be_written() {
@@ -153,8 +159,8 @@ impl TableRows {
         Ok(false)
     }
 
-    /// The present range has been changed; or it is so short that it is written together with one before or behind that
-    /// is short, too, and has been changed.
+    /// Returns true if the present range has to be written. It has been changed, or it is so short that it is written
+    /// together with a neighbor that is short, too, and has been changed.
     fn is_to_be_written(&self) -> bool {
         let (old, aim_bytes) = (&self.old[self.at], self.aim_bytes);
         let is_short = |bytes: u64| bytes < aim_bytes / 4;
@@ -162,11 +168,12 @@ impl TableRows {
         let goes_on = || self.file.as_ref().is_some_and(|file| is_short(file.writer.bytes()));
         let is_before =
             || self.old.get(self.at + 1).is_some_and(|next| next.is_changed && is_short_file(next));
-        // (The last row tells that writing it has begun.)
+        // A last row shows that writing of the range has begun.
         old.is_changed || self.last.is_some() || (is_short_file(old) && (goes_on() || is_before()))
     }
 
-    /// Writes the next run of rows of the present range, and returns the number of their bytes. The caller has asked `pass_unchanged`.
+    /// Writes the next run of rows of the present range, and returns the number of their bytes. The caller has called
+    /// `pass_unchanged`.
     pub(super) fn write_run<C: ConcurrencyControl>(
         &mut self,
         to: &Destination<'_>,
@@ -199,18 +206,19 @@ impl TableRows {
         Ok(())
     }
 
-    /// The file in which the next row goes, which is the present range's and has this place in the order.
+    /// Returns the file for the next row, which belongs to the present range and has this place in the order.
     fn file_for(&mut self, to: &Destination<'_>, order: &[u8]) -> Result<&mut Growing> {
         if self.file.is_none() {
             let old = &self.old[self.at];
-            // After a file that was ended within the range, one begins where its last row is parted from this one.
+            // If a file has ended within the range, the next one begins at the bound between its last row and this
+            // row.
             let from =
                 self.last.as_ref().map_or_else(|| old.from.clone(), |last| bound(last, order).to_vec());
             let bytes_max = match old.file.map(|file| file.bytes / self.aim_bytes) {
-                // Nothing says how much there is.
+                // The length of the range is unknown.
                 None => self.aim_bytes,
                 Some(0 | 1) => self.aim_bytes.saturating_mul(2),
-                // Even parts; a little longer, so that what has been added since leaves no short rest.
+                // The parts are even, and a little longer, so that what has been added since leaves no short rest.
                 Some(parts) => old.file.map_or(0, |file| file.bytes / parts / 8 * 9),
             };
             let of = RowsOf { checkpoint: to.checkpoint, table: self.table, part: self.parts };
@@ -221,27 +229,29 @@ impl TableRows {
         Ok(self.file.as_mut().expect("there just now"))
     }
 
-    /// Returns true if the file is to end before the row with this place in the order, where a bound may have `bound_bytes_max` bytes.
+    /// Returns true if the file should end before the row with this place in the order. A bound may have
+    /// `bound_bytes_max` bytes.
     fn is_full_before(&self, order: &[u8], bound_bytes_max: usize) -> bool {
         let (Some(file), Some(last)) = (&self.file, &self.last) else { return false };
         file.writer.bytes() >= file.bytes_max && bound(last, order).len() <= bound_bytes_max
     }
 }
 
-/// The length of the files of a table with this number of ranges.
+/// Returns the length of files for a table with this number of ranges.
 fn aim_bytes(range_bytes: u64, ranges: usize) -> u64 {
     let doublings = (ranges / RANGES_PER_DOUBLING).min(30) as u32;
     range_bytes.saturating_mul(1 << doublings)
 }
 
-/// The shortest bound between two places in the order, of which the first is the lesser: behind that one, and not behind the other.
+/// Returns the shortest bound between two places in the order, of which `last` is the lesser. The bound is above
+/// `last` and not above `next`.
 fn bound<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
     debug_assert!(last < next, "rows ascend");
     let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     &next[..=common]
 }
 
-/// Keys as their bytes.
+/// A key that can be copied as its bytes.
 trait RawKey: Key {
     fn copy_to(&self, bytes: &mut Vec<u8>);
 }
@@ -267,8 +277,8 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    /// Writes rows of the present range behind `last`, which moves along. A row is written once, also if this fails
-    /// midway and is called again.
+    /// Writes rows of the present range behind `last`, and moves `last` along. A row is written once, even if this
+    /// fails midway and is called again.
     fn write<K: RawKey, C: ConcurrencyControl>(
         &mut self,
         snapshot: &Transaction<C>,
@@ -299,13 +309,13 @@ impl Run<'_> {
             Ok(Ran::On)
         });
         match result {
-            // Another one's commit takes long; some rows more or less in a run make no difference.
+            // Another transaction's commit takes long. A few rows more or less in a run do not matter.
             Err(Error::Conflict) => Ok(Ran::On),
             result => result,
         }
     }
 
-    /// Writes a row; the memory of its place in the order is exchanged.
+    /// Writes a row. The memory of its place in the order is swapped with `last`.
     fn put(&mut self, key: &[u8], order: &mut Vec<u8>, value: &[u8]) -> Result<()> {
         self.rows.file_for(self.to, order)?.writer.push(key, value)?;
         self.bytes += key.len() + value.len();

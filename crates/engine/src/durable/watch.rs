@@ -1,4 +1,4 @@
-//! Events, and a thread that looks how the log and the room are, whatever the other threads wait for.
+//! Events, and a thread that checks the condition of the log and the room, whatever the other threads wait for.
 
 use crate::events::{event, ms, text};
 use crate::metrics::{Event, LogCondition, RoomStatistics};
@@ -8,22 +8,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How often it looks.
+/// How often the thread checks.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What is told of events.
+/// A function that is called for events.
 pub(crate) type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 #[derive(Default)]
 pub(super) struct Listeners(Mutex<Option<Listener>>);
 
 impl Listeners {
-    /// Has this one called from now on, in place of the one before.
+    /// Calls `listener` from now on, in place of the previous one.
     pub(super) fn set(&self, listener: Listener) {
         *lock(&self.0) = Some(listener);
     }
 
-    /// Tells an event. Not under a lock: the listener may call the database.
+    /// Reports an event. No lock is held, because the listener may call the database.
     pub(super) fn tell(&self, event: &Event) {
         let listener = lock(&self.0).clone();
         if let Some(listener) = listener {
@@ -33,7 +33,7 @@ impl Listeners {
     }
 }
 
-/// The thread. It waits for nothing but the time, so it tells of a disk that keeps everybody else waiting.
+/// The thread. It waits only for time to pass, so it can report a disk that keeps everything else waiting.
 pub(super) struct WatchThread {
     is_closed: Arc<(Mutex<bool>, Condvar)>,
     thread: Background<()>,
@@ -69,11 +69,11 @@ impl WatchThread {
     pub(super) fn end(&self) {
         *lock(&self.is_closed.0) = true;
         self.is_closed.1.notify_all();
-        // (The last handle of the database may go in a listener, on the thread itself.)
+        // A listener on the thread itself may drop the last handle of the database.
         self.thread.join(|| false);
     }
 
-    /// Whether the calling thread is this one.
+    /// Returns true if the calling thread is this one.
     pub(super) fn is_here(&self) -> bool {
         self.thread.is_here()
     }
@@ -89,9 +89,9 @@ struct Watcher {
     log: Writer,
     wait_ns_max: u64,
     listeners: Arc<Listeners>,
-    /// By which events name the database.
+    /// The number by which events name the database.
     number: u64,
-    /// What was told last.
+    /// The condition that was reported last.
     told: LogCondition,
     is_short: bool,
 }
@@ -100,7 +100,7 @@ impl Watcher {
     fn look(&mut self) {
         self.log.look(self.wait_ns_max);
         let (condition, room) = (self.log.condition(), self.log.room().statistics());
-        // (How long it has lasted is no change.)
+        // The duration alone is no change.
         if std::mem::discriminant(&condition) != std::mem::discriminant(&self.told) {
             self.told = condition.clone();
             self.tell_log(&condition);
@@ -132,7 +132,7 @@ impl Watcher {
                 duration_ms = ms(*for_ns),
                 error = text(cause)
             ),
-            LogCondition::Stopped { .. } => {} // the log has told it
+            LogCondition::Stopped { .. } => {} // the log has reported it
         }
     }
 

@@ -1,5 +1,5 @@
-//! The epochs under weak memory. The last read of an object comes before its reclamation in the order that the
-//! processor keeps, not only in time.
+//! The epochs under weak memory. The last read of an object precedes its reclamation in the order that the processor
+//! keeps, not only in time.
 
 use super::{Epochs, Local};
 use crate::memory::Memory;

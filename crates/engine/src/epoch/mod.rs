@@ -2,7 +2,7 @@
 //!
 //! A global epoch `G` counts up. A participant ([`Local`]) with operations in flight announces an epoch `A`; a
 //! participant without any announces `LEFT`. An unlinked object is retired with the announced epoch of the participant
-//! that retires it. It is reclaimed when every announced epoch is at least `GRACE` beyond that stamp.
+//! that retires it. It is reclaimed once `G` is more than `GRACE` beyond that stamp.
 //!
 //! # Why nothing is reclaimed while an operation can reach it
 //!

@@ -9,7 +9,7 @@
 //!    dead. An operation that brings such a key to life from then on finds the claim, or is over when the next step is
 //!    made.
 //! 2. *Prove.* When all operations that were in flight at the claim are over, a transaction goes through these keys
-//!    again. If all are still dead and the claim stands, walks as of the latest of the deletions and later skip them.
+//!    again. If all are still dead and the claim stands, walks that read as of the latest deletion or later skip them.
 //! 3. *Shrink.* An operation that inserts a key, or writes a value over its deletion, ends the claim of that key. No
 //!    walk skips the key from then on. The operation's transaction commits later. A transaction that sees the value
 //!    therefore began after that, and finds the key.
@@ -61,7 +61,7 @@ struct State {
     claims: u64,
 }
 
-/// Walks as of `as_of` and later skip the keys before the bound.
+/// Walks that read as of `as_of` or later skip the keys before the bound.
 #[derive(Debug)]
 struct Skip {
     bound: Vec<u8>,
@@ -302,7 +302,7 @@ mod tests {
         ends
     }
 
-    /// Proves that walks skip as of the latest deletion and later, if they would begin before the bound.
+    /// Proves that walks that read as of the latest deletion or later skip, if they would begin before the bound.
     #[test]
     fn walks_skip() {
         for (is_reverse, before, behind) in [(false, b"c", b"x"), (true, b"x", b"c")] {
@@ -321,8 +321,8 @@ mod tests {
         }
     }
 
-    /// Proves that a key that comes to life is not skipped, that marks say so, and that keys before it are skipped still; and that keys
-    /// behind the bound change nothing.
+    /// Proves that a key that comes to life is not skipped, that marks say so, that keys before it are still skipped,
+    /// and that keys behind the bound change nothing.
     #[test]
     fn ends_shrink() {
         let ends = proven(false, b"m");

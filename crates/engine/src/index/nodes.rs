@@ -1,6 +1,6 @@
 //! The slabs for the nodes of all indexes of a database. There is one slab for each size of node, made with the first
-//! index that has such nodes. The buckets in front of an index have a slab of their own, because their place in it
-//! names them.
+//! index that has such nodes. The buckets of an index's front have a slab of their own, because their place in it names
+//! them.
 
 use super::front::BUCKET_BYTES;
 use crate::epoch::Local;
@@ -32,7 +32,7 @@ impl Nodes {
         Ok(slab)
     }
 
-    /// Makes a slab for the buckets in front of one index.
+    /// Makes a slab for the buckets of the front of one index.
     pub(super) fn of_front(&self) -> Result<Slab, OutOfMemory> {
         Slab::reserve(&self.memory, Kind::Index, BUCKET_BYTES, self.nodes_max)
     }

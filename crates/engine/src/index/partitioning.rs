@@ -120,8 +120,8 @@ fn last_slice(to: Bound<&[u8]>, is_fixed8: bool, bits: u32) -> Option<u64> {
         };
     };
     let slice = slice_of(key);
-    // A key below the bound with the same slice is a prefix of the bound followed by zeros. There is none if the bound
-    // does not end in a zero.
+    // A key below the bound with the same slice is a prefix of the bound, if that has at most eight bytes, and the rest
+    // of the bound is zeros. There is no such key if the bound does not end in a zero.
     let has_none_equal = is_fixed8 || key.len() <= 8 && key.last().is_some_and(|&last| last != 0);
     let is_round = bits == u64::BITS || slice << bits == 0;
     if has_none_equal && (is_fixed8 || is_round) { slice.checked_sub(1) } else { Some(slice) }

@@ -32,7 +32,7 @@ fn write<I: Checked>(tree: &I, local: &Local, key_of: KeyOf, thread: u64, rounds
     for round in 0..rounds {
         let n = match round / 2_000 % 2 {
             0 => random.next_u64() % KEYS, // anywhere
-            _ => round % KEYS,             // in a row, so that neighbours go together
+            _ => round % KEYS,             // in a row, so that neighbors go together
         };
         let bytes = key_of(n);
         let key = Key::new(&bytes);

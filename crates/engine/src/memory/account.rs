@@ -149,7 +149,7 @@ impl Memory {
 
     /// Charges like `charge`, for open transactions, which have a share of their own. When data has filled the limit,
     /// they may take the share in addition, because deletions make room only for data. The first part of each
-    /// transaction, marked by `is_small`, is granted even when transactions have filled the share: the transaction can
+    /// transaction, marked by `is_small`, is granted even when transactions have filled the limit: the transaction can
     /// delete something with it.
     pub fn charge_transaction(&self, bytes: u64, is_small: bool) -> Result<(), OutOfMemory> {
         let charged = self.charge(Kind::Transactions, bytes);

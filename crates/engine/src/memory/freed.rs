@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Proves that new ids are taken in their order, once each, including those that another thread got.
+    /// Proves that new ids are taken in their order, once each, including ids that another thread got.
     #[test]
     fn new_ids() {
         let freed = Freed::new();

@@ -67,7 +67,7 @@ impl Timestamp {
 }
 
 /// An open transaction's mark on its versions. It names the descriptor that tells the outcome, and the number of the
-/// transaction among those of the descriptor, so that a mark that outlives its transaction is recognised.
+/// transaction among those of the descriptor, so that a mark that outlives its transaction is recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(u64);
 

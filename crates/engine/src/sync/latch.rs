@@ -26,7 +26,7 @@ impl Latch {
         Latch(AtomicU32::new(FREE))
     }
 
-    /// Takes the latch, and waits for its holder.
+    /// Waits for the holder of the latch, if there is one, and takes the latch.
     #[inline]
     pub fn lock(&self) -> LatchGuard<'_> {
         let mut backoff = Backoff::new();

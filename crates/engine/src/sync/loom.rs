@@ -42,7 +42,7 @@ pub fn fence(order: Ordering) {
 
 macro_rules! atomics {
     ($($name:ident $(<$parameter:ident>)?, $value:ty;)*) => {$(
-        /// As the standard library's.
+        /// Works like the standard library's.
         #[derive(Debug)]
         pub struct $name$(<$parameter>)?(checked::$name$(<$parameter>)?);
 
@@ -53,27 +53,27 @@ macro_rules! atomics {
             pub fn new(value: $value) -> Self {
                 Self(checked::$name::new(value))
             }
-            /// As the standard library's.
+            /// Works like the standard library's.
             #[track_caller]
             pub fn into_inner(self) -> $value {
                 self.0.into_inner()
             }
-            /// As the standard library's.
+            /// Works like the standard library's.
             #[track_caller]
             pub fn load(&self, o: Ordering) -> $value {
                 self.0.load(order(Planted::Loads, o))
             }
-            /// As the standard library's.
+            /// Works like the standard library's.
             #[track_caller]
             pub fn store(&self, value: $value, o: Ordering) {
                 self.0.store(value, order(Planted::Stores, o));
             }
-            /// As the standard library's.
+            /// Works like the standard library's.
             #[track_caller]
             pub fn swap(&self, value: $value, o: Ordering) -> $value {
                 self.0.swap(value, order(Planted::Updates, o))
             }
-            /// As the standard library's.
+            /// Works like the standard library's.
             #[track_caller]
             pub fn compare_exchange(
                 &self,
@@ -84,7 +84,7 @@ macro_rules! atomics {
             ) -> Result<$value, $value> {
                 self.0.compare_exchange(old, new, order(Planted::Updates, o), order(Planted::Updates, failed))
             }
-            /// As the standard library's.
+            /// Works like the standard library's.
             #[track_caller]
             pub fn fetch_update(
                 &self,
@@ -110,7 +110,7 @@ macro_rules! arithmetic {
     ($($name:ident, $value:ty: $($method:ident)*;)*) => {$(
         #[allow(dead_code, reason = "not every width has every access")]
         impl $name {$(
-            /// As the standard library's.
+            /// Works like the standard library's.
             #[track_caller]
             pub fn $method(&self, value: $value, o: Ordering) -> $value {
                 self.0.$method(value, order(Planted::Updates, o))

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// Keeps a value away from its neighbours. The alignment is 128 bytes, because processors fetch lines in pairs.
+/// Keeps a value away from its neighbors. The alignment is 128 bytes, because processors fetch lines in pairs.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(T);

@@ -40,7 +40,7 @@ fn try_lock_refuses_while_held() {
     assert!(latch.try_lock().is_some());
 }
 
-/// Proves that padded neighbours share no pair of cache lines.
+/// Proves that padded neighbors share no pair of cache lines.
 #[test]
 fn padding_separates() {
     let pair = [CachePadded::new(1u64), CachePadded::new(2u64)];

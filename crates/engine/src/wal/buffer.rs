@@ -1,8 +1,11 @@
-//! What appenders, waiters and the flusher share: how far the log is, and where the next record goes.
+//! The state that appenders, waiters and the flusher share: how far the log has come, and where the next record goes.
 //!
-//! A place in the log is reserved by moving `next` forward, as a rule without a lock: up to `limit` nothing stands in
-//! the way of that. What does beyond it is decided under the lock, which also moves the limit. The record itself goes
-//! into a [lane](super::lane).
+//! An appender reserves a place in the log by moving `next` forward.
+//!
+//! - Up to `limit` nothing stands in the way, and the appender needs no lock.
+//! - Beyond `limit`, the appender takes the lock, decides there whether it may go on, and moves the limit.
+//!
+//! The record itself goes into a [lane](super::lane).
 
 use super::format::{Kind, RECORD_HEADER_BYTES};
 use super::holds::Holds;
@@ -19,61 +22,62 @@ use crate::sync::{Arc, CachePadded, Condvar, Mutex, MutexGuard, lock, wait};
 use std::fmt;
 use std::task::Waker;
 
-/// Bytes appended between two looks at the clock: how long the oldest record has waited. Long enough that what a look
-/// costs (a lock, some hundred nanoseconds) does not show.
+/// How many bytes are appended between two checks of how long the oldest record has waited. A check costs a lock,
+/// some hundred nanoseconds, which does not show at this interval.
 const LOOK_BYTES: u64 = 16 << 10;
 
-/// Records that are refused in favour of one that is too long for the room that there is.
+/// How many records are refused in favor of a record that is too long for the present room.
 const TURNS_MAX: u32 = 1000;
 
-/// In `next`: no place is given any more. Above all positions.
+/// The flag in `next` that says that no more places are given. It is above all positions.
 const CLOSED: u64 = 1 << 63;
 
-/// Under one lock; `durable_lsn <= taken_lsn <= next`.
+/// The state under one lock. `durable_lsn <= taken_lsn <= next`.
 pub(super) struct State {
-    /// Up to where the segment has room that the next record goes to, if it fits. None has begun when the log is opened.
+    /// The end of the room in the segment that the next record goes to, if it fits. When the log is opened, no
+    /// segment has begun.
     segment_end: u64,
-    /// Where segments begin that the flusher has not heard of.
+    /// The beginnings of segments that the flusher has not heard of.
     pub(super) cuts: Vec<u64>,
-    /// Whether the segment after the present one can be begun.
+    /// True if the segment after the present one can begin.
     pub(super) has_spare: bool,
     pub(super) durable_lsn: u64,
-    /// Up to where the flusher has taken records.
+    /// The position up to which the flusher has taken records.
     taken_lsn: u64,
     /// Why there is no next segment.
     pub(super) no_spare: Option<Arc<Shortage>>,
     /// Since when a record has waited for the next segment to be made.
     pub(super) wants_spare_since_ns: Option<u64>,
-    /// Why what was appended does not become durable: a write that there should be room for was refused, and is tried
-    /// again; or one has not returned for so long that nothing waits for it any more.
+    /// Why what was appended does not become durable. Either a write for which there should be room was refused and
+    /// is tried again, or a write has not returned for so long that nothing waits for it any more.
     pub(super) stalled: Option<Arc<Shortage>>,
-    /// Whether the flusher has something to do although nothing was appended.
+    /// True if the flusher has something to do although nothing was appended.
     pub(super) has_request: bool,
-    /// Whether somebody waits for what was appended, since the last flush began.
+    /// True if somebody has begun to wait for what was appended since the last flush began.
     is_hurried: bool,
-    /// Whether the flusher gives others time to append.
+    /// True while the flusher gives others time to append.
     pub(super) is_paced: bool,
-    /// The database needs nothing before.
+    /// The database needs nothing before this position.
     pub(super) truncate_before: u64,
     pub(super) holds: Holds,
-    /// How many segments there are that somebody needs.
+    /// The number of segments that are still needed.
     pub(super) segments: usize,
-    /// No record that was taken and is not durable was appended before.
+    /// No record that was taken and is not durable was appended before this time.
     taken_since_ns: u64,
-    /// No record behind those was appended before.
+    /// No later record was appended before this time.
     since_ns: u64,
-    /// Up to here records are appended without a look at the clock.
+    /// Up to this position records are appended without a look at the clock.
     granted_lsn: u64,
-    /// The longest record that there was no room for, while others give way to it; else 0.
+    /// The length of the longest record that found no room, while shorter records are refused in its favor; else 0.
     longest_refused: u64,
-    /// How many have.
+    /// How many records have been refused in its favor.
     turns_given: u32,
     pub(super) stopped: Option<Arc<StorageError>>,
     pub(super) is_closed: bool,
-    /// Whether nobody will flush any more.
+    /// True if no flush will follow any more.
     pub(super) is_abandoned: bool,
     pub(super) wakers: Vec<(u64, Waker)>,
-    /// Of tasks that wait for whatever becomes durable next, by the numbers of their holds: one each.
+    /// Tasks that wait for whatever becomes durable next, one for each hold, with the holds' numbers.
     pub(super) watchers: Vec<(u64, Waker)>,
     pub(super) statistics: Statistics,
 }
@@ -109,7 +113,7 @@ impl State {
         }
     }
 
-    /// An error if nothing is appended now, or nothing so long ever.
+    /// Fails if nothing can be appended at present, or if a record of this length never can.
     fn check(&mut self, bytes: u64, bytes_max: u64) -> Result<()> {
         if let Some(error) = &self.stopped {
             return Err(Error::Stopped(Arc::clone(error)));
@@ -124,10 +128,10 @@ impl State {
         Ok(())
     }
 
-    /// An error unless a record may be put at this position, which is the next.
+    /// Fails unless a record may be put at this position, which is the next.
     fn admit(&mut self, options: &Options, kind: Kind, at: u64, bytes: u64, now_ns: u64) -> Result<()> {
         let buffered_bytes = at - self.durable_lsn;
-        // What the flusher appends itself is little, and does not wait for it.
+        // What the flusher itself appends is short, and must not wait for the flusher.
         let waits = buffered_bytes > 0 && kind != Kind::Time;
         if waits && buffered_bytes + bytes > options.buffer_bytes_max as u64 {
             self.queue_up(bytes);
@@ -149,7 +153,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes that the record that was admitted has its place.
+    /// Notes that the admitted record has its place.
     fn placed(&mut self, options: &Options, at: u64, bytes: u64) {
         assert!(at <= self.segment_end, "a segment is not longer than it is");
         if at + bytes > self.segment_end {
@@ -161,7 +165,7 @@ impl State {
         self.granted_lsn = at + bytes + LOOK_BYTES;
     }
 
-    /// Up to where nothing stands in the way of a record that ends there.
+    /// Returns the limit: nothing stands in the way of a record that ends there or earlier.
     fn limit(&self, options: &Options) -> u64 {
         let is_shut = self.is_closed || self.stopped.is_some() || self.stalled.is_some();
         if is_shut || self.longest_refused > 0 {
@@ -171,8 +175,8 @@ impl State {
         self.granted_lsn.min(self.segment_end).min(of_buffer)
     }
 
-    /// A record has been refused for its length: shorter ones give way to it until there is room. (It may never come
-    /// again: then they go on after a number of refusals.)
+    /// Notes that a record has been refused for its length. Shorter records are refused until there is room for it.
+    /// If it never comes again, they are accepted after a number of refusals.
     fn queue_up(&mut self, bytes: u64) {
         if bytes >= self.longest_refused {
             (self.longest_refused, self.turns_given) = (bytes, 0);
@@ -188,7 +192,7 @@ impl State {
         true
     }
 
-    /// The flusher takes what has been appended so far.
+    /// Notes that the flusher takes what has been appended so far.
     pub(super) fn take(&mut self, lsn: u64, now_ns: u64) {
         if self.taken_lsn == self.durable_lsn {
             self.taken_since_ns = self.since_ns;
@@ -197,12 +201,12 @@ impl State {
         self.is_hurried = false;
     }
 
-    /// Whether a task or a thread waits for what was appended.
+    /// Returns true if a task or a thread waits for what was appended.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_hurried || !self.wakers.is_empty()
     }
 
-    /// For how long something has waited for the disk, with so much appended.
+    /// Returns for how long something has waited for the disk, if the log is appended up to `appended`.
     fn waits_ns(&self, appended: u64, now_ns: u64) -> u64 {
         let is_taken = self.taken_lsn > self.durable_lsn;
         let since_ns = if is_taken { self.taken_since_ns } else { self.since_ns };
@@ -211,19 +215,20 @@ impl State {
         since.map_or(0, |since| now_ns.saturating_sub(since))
     }
 
-    /// Why nothing becomes durable just now, if that is so.
+    /// Returns why nothing becomes durable at present, if the log is stalled.
     pub(super) fn stall(&self) -> Option<Error> {
         self.stalled.as_ref().map(|error| Error::Full(Arc::clone(error)))
     }
 
-    /// Why appending is refused now, if it is.
+    /// Returns why appending is refused at present, if it is.
     pub(super) fn refusal(&self) -> Option<Error> {
         let full = self.stalled.as_ref().or(self.no_spare.as_ref());
         let stopped = self.stopped.as_ref().map(|error| Error::Stopped(Arc::clone(error)));
         stopped.or(full.map(|error| Error::Full(Arc::clone(error))))
     }
 
-    /// Notes that a run is durable. Those that have waited for it are to be woken without the lock.
+    /// Notes that a run is durable. Returns the wakers of the tasks that have waited for it; they are called without
+    /// the lock.
     fn publish(&mut self, records: u64, bytes: u64, flush_ns: u64) -> Vec<Waker> {
         self.durable_lsn += bytes;
         assert!(self.durable_lsn <= self.taken_lsn, "what is durable was taken");
@@ -233,7 +238,7 @@ impl State {
         woken.chain(self.watchers.drain(..)).map(|(_, waker)| waker).collect()
     }
 
-    /// Whether a position is durable; an error if it never will be, as far as this process knows.
+    /// Returns true if a position is durable. Fails if this process knows that it never will be.
     pub(super) fn is_durable(&self, lsn: Lsn) -> Result<bool> {
         match (&self.stopped, lsn.0 <= self.durable_lsn) {
             (_, true) => Ok(true),
@@ -244,24 +249,25 @@ impl State {
     }
 }
 
-/// What is looked at with each append or each round of a worker, and changed with each flush or so.
+/// What is read with each append or each round of a worker, and changed about once per flush.
 struct Gate {
-    /// A record that ends before or there may be given its place without the lock.
+    /// A record that ends at or before this position may get its place without the lock.
     limit: AtomicU64,
-    /// `durable_lsn`, late by moments at most.
+    /// A copy of `durable_lsn`, at most moments late.
     durable: AtomicU64,
-    /// Whether the flusher's thread sleeps until it is told of work.
+    /// True while the flusher's thread sleeps until it is told of work.
     is_flusher_idle: AtomicBool,
-    /// Nothing will become durable any more.
+    /// True once nothing more will become durable.
     has_ended: AtomicBool,
-    /// Something has waited for long: `stalls` has it counted.
+    /// True if something has waited for long. `stalls` has counted it.
     is_slow: AtomicBool,
-    /// Why nothing waits for the log any longer: a [`Stall`]'s code. Changed under the state's lock, as `is_slow` is.
+    /// The code of the [`Stall`] because of which nothing waits for the log any longer. Like `is_slow`, it changes
+    /// under the state's lock.
     stall: AtomicU32,
 }
 
-/// The state with its lock and what is signalled about it. A lane's lock is taken before the state's, and lanes' in
-/// their order.
+/// The state with its lock, and what is signalled about it. The lanes' locks are taken in the lanes' order, and
+/// before the state's lock.
 pub(super) struct Shared {
     pub(super) options: Options,
     pub(super) clock: Arc<dyn Clock>,
@@ -269,12 +275,13 @@ pub(super) struct Shared {
     pub(super) presence: Arc<Presence>,
     state: Mutex<State>,
     gate: CachePadded<Gate>,
-    /// Where the next record begins; and [`CLOSED`]. Whatever has come to know of an append finds it counted.
+    /// Where the next record begins, with the flag [`CLOSED`]. An append counts here as soon as anybody can know of
+    /// it.
     next: CachePadded<AtomicU64>,
     lanes: [CachePadded<Mutex<Lane>>; LANES],
-    /// Something became durable, or failed, or there is room again.
+    /// Signals that something became durable, that something failed, or that there is room again.
     pub(super) progress: Condvar,
-    /// There is something for the flusher.
+    /// Signals that there is something for the flusher to do.
     pub(super) work: Condvar,
 }
 
@@ -312,13 +319,13 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// The lanes, each locked as it is reached.
+    /// Iterates over the lanes, and locks each when it is reached.
     pub(super) fn lanes(&self) -> impl Iterator<Item = MutexGuard<'_, Lane>> {
         self.lanes.iter().map(|lane| lock(lane))
     }
 
-    /// Puts a record behind all others and says where it ends. Where it would have to wait for the flusher, it does,
-    /// or the error is [`Error::WouldBlock`].
+    /// Puts a record behind all others and returns where it ends. If it would have to wait for the flusher, it waits
+    /// if `waits` is true, and fails with [`Error::WouldBlock`] otherwise.
     pub(super) fn push(&self, lane: usize, kind: Kind, body: Body<'_>, waits: bool) -> Result<Lsn> {
         let bytes = (RECORD_HEADER_BYTES + body.bytes.len()) as u64;
         let mutex = &self.lanes[lane % LANES];
@@ -330,7 +337,7 @@ impl Shared {
             let mut state = self.state();
             match self.reserve_locked(&mut state, kind, bytes) {
                 Err(Error::WouldBlock) if waits => {
-                    drop(lane); // the flusher takes it, too
+                    drop(lane); // the flusher takes this lock, too
                     drop(self.wait_for_progress(state));
                     lane = lock(mutex);
                 }
@@ -345,8 +352,8 @@ impl Shared {
         Ok(Lsn(at + bytes))
     }
 
-    /// As [`Shared::push`] without waiting, of eight bytes that `make` gives when the record has its place: so they can tell
-    /// something that holds for all records before.
+    /// Pushes a record like [`Shared::push`], without waiting. Its eight bytes come from `make`, which is called when
+    /// the record has its place. So they can state something that holds for all records before.
     pub(super) fn push_made(&self, kind: Kind, make: impl FnOnce() -> [u8; 8]) -> Result<Lsn> {
         let bytes = (RECORD_HEADER_BYTES + size_of::<[u8; 8]>()) as u64;
         let mut lane = lock(&self.lanes[0]);
@@ -358,21 +365,22 @@ impl Shared {
         Ok(Lsn(at + bytes))
     }
 
-    /// Gives the next place to a record of `bytes` bytes, if it ends within the limit. The caller holds a lane, in
-    /// which the last record ended at `guess`.
+    /// Gives the next place to a record of `bytes` bytes, if it ends within the limit. The caller holds a lane whose
+    /// last record ended at `guess`.
     #[inline]
     fn reserve(&self, guess: u64, bytes: u64) -> Option<u64> {
-        // Not loaded first: a failed exchange says what is there, and has fetched the line for writing.
+        // `next` is not loaded first: a failed exchange returns its value, and has fetched the cache line for
+        // writing.
         let mut at = guess;
-        // Each further turn is another appender's success; the limit bounds them.
+        // Each further turn is another appender's success. The limit bounds their number.
         loop {
             // Acquire: pairs with the Release in `set_limit`, so that a segment's begin is noted before its second
             // record is in a lane.
             if at + bytes > self.gate.limit.load(Ordering::Acquire) {
                 return None;
             }
-            // SeqCst: either this is seen by the flusher, which looks after it has said that it is idle, or
-            // `push` sees that it is.
+            // SeqCst: either the flusher, which looks for work after it has said that it is idle, sees this exchange,
+            // or `push` sees that the flusher is idle.
             match self.next.compare_exchange(at, at + bytes, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return Some(at),
                 Err(next) => at = next,
@@ -380,11 +388,11 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::reserve`], of a record that does not end within the limit.
+    /// Reserves a place like [`Shared::reserve`], for a record that does not end within the limit.
     #[cold]
     fn reserve_locked(&self, state: &mut State, kind: Kind, bytes: u64) -> Result<u64> {
         if state.is_closed {
-            // (A flusher that has stopped is dropped, which closes the log.)
+            // A flusher that has stopped is dropped, which closes the log.
             return Err(state.stopped.clone().map_or(Error::Closed, Error::Stopped));
         }
         let now_ns = self.clock.now_ns();
@@ -408,7 +416,7 @@ impl Shared {
         reserved
     }
 
-    /// Puts the last record behind all others, when the log is closed: where it ends.
+    /// Puts the last record behind all others after the log was closed, and returns where it ends.
     pub(super) fn push_last(&self, kind: Kind, body: Body<'_>) -> Result<Lsn> {
         let bytes = (RECORD_HEADER_BYTES + body.bytes.len()) as u64;
         let (mut lane, mut state) = (lock(&self.lanes[0]), self.state());
@@ -422,7 +430,7 @@ impl Shared {
         Ok(Lsn(at + bytes))
     }
 
-    /// A segment has begun, before anything is appended.
+    /// Notes that a segment has begun, before anything is appended.
     pub(super) fn begin(&self) {
         let mut state = self.state();
         state.segment_end = state.durable_lsn + self.options.room_bytes();
@@ -433,16 +441,16 @@ impl Shared {
         self.gate.limit.store(state.limit(&self.options), Ordering::Release);
     }
 
-    /// Has the flusher's thread look for work, if it sleeps.
+    /// Wakes the flusher's thread if it sleeps.
     #[cold]
     pub(super) fn wake_flusher(&self, state: &mut State) {
         if self.gate.is_flusher_idle.swap(false, Ordering::SeqCst) {
             state.since_ns = self.clock.now_ns();
-            self.work.notify_one(); // (a call of the system, whether or not anybody waits)
+            self.work.notify_one(); // a system call, whether or not the thread waits
         }
     }
 
-    /// A thread or task is going to wait until something is durable: the next flush is not put off.
+    /// Notes that a thread or task is about to wait until something is durable. The next flush is not delayed.
     pub(super) fn hurry(&self, state: &mut State) {
         state.is_hurried = true;
         if std::mem::take(&mut state.is_paced) {
@@ -456,24 +464,24 @@ impl Shared {
         wait(&self.progress, state)
     }
 
-    /// The flusher's thread is about to sleep. It holds the state's lock from here until it sleeps, and looks for work in
-    /// between.
+    /// Notes that the flusher's thread is about to sleep. The thread holds the state's lock from here until it
+    /// sleeps, and looks for work in between.
     pub(super) fn set_flusher_idle(&self) {
         self.gate.is_flusher_idle.store(true, Ordering::SeqCst);
     }
 
-    /// The flusher's thread goes on.
+    /// Notes that the flusher's thread goes on.
     pub(super) fn set_flusher_busy(&self, state: &mut State) {
         if self.gate.is_flusher_idle.swap(false, Ordering::SeqCst) {
             state.since_ns = self.clock.now_ns();
         }
     }
 
-    /// Notes that a run is durable.
+    /// Notes that a run is durable, and wakes its waiters.
     pub(super) fn publish(&self, run: &WriteGroup, flush_ns: u64) {
         let mut state = self.state();
         if state.stopped.is_some() {
-            return; // it was ended meanwhile, and all have been told so
+            return; // the log ended meanwhile, and all waiters have been told
         }
         assert_eq!(run.first_lsn, state.durable_lsn, "runs become durable in order");
         self.go_on(&mut state);
@@ -486,7 +494,7 @@ impl Shared {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A write was refused for want of room, and will be made again.
+    /// Notes that a write was refused for want of room and will be tried again.
     pub(super) fn refuse(&self, shortage: Arc<Shortage>) {
         let mut state = self.state();
         state.stalled = Some(shortage);
@@ -495,7 +503,7 @@ impl Shared {
         self.progress.notify_all();
     }
 
-    /// A spare was made, or was not, because of this.
+    /// Notes that a spare was made, or why it was not.
     pub(super) fn prepared(&self, state: &mut State, has_spare: bool, no_spare: Option<Arc<Shortage>>) {
         (state.has_spare, state.no_spare, state.wants_spare_since_ns) = (has_spare, no_spare, None);
         if state.durable_lsn == self.appended().0 {
@@ -503,7 +511,7 @@ impl Shared {
         }
     }
 
-    /// Nothing keeps the log waiting any more.
+    /// Notes that nothing keeps the log waiting any more.
     fn go_on(&self, state: &mut State) {
         state.stalled = None;
         // Relaxed: hints, like the loads.
@@ -511,15 +519,15 @@ impl Shared {
         self.gate.stall.store(Stall::code(None), Ordering::Relaxed);
     }
 
-    /// Looks whether something has waited for the disk for too long. If so, all that wait are told, and more is refused
-    /// until the log goes on.
+    /// Checks whether something has waited for the disk for too long. If so, all waiters are told, and further
+    /// records are refused until the log goes on.
     pub(super) fn look(&self, wait_ns_max: u64) {
         let mut state = self.state();
         let (waits_ns, appended) = self.waits_ns(&state);
         if state.stopped.is_some() || waits_ns == 0 {
             return;
         }
-        // (Where nothing but a spare segment is waited for, all that was appended is durable, and readers wait for nothing.)
+        // If only a spare segment is awaited, everything appended is durable, and readers wait for nothing.
         let is_behind = state.durable_lsn < appended;
         let is_slow = is_behind && (waits_ns >= SLOW_NS || state.stalled.is_some());
         if is_slow && !self.gate.is_slow.swap(true, Ordering::Relaxed) {
@@ -545,16 +553,16 @@ impl Shared {
         woken.into_iter().chain(watchers).for_each(|(_, waker)| waker.wake());
     }
 
-    /// For how long something has waited for the disk, and how much has been appended.
+    /// Returns for how long something has waited for the disk, and how much has been appended.
     fn waits_ns(&self, state: &State) -> (u64, u64) {
-        // Before the clock: so `since_ns` is not of a later wake-up.
+        // This is loaded before the clock is read, so that `since_ns` does not come from a later wake-up.
         let is_idle = self.gate.is_flusher_idle.load(Ordering::SeqCst);
         let appended = self.appended().0;
-        // What was just appended wakes it. (That it sleeps with a request is for moments, too.)
+        // What was just appended wakes the flusher. It sleeps with a request for moments only, too.
         if is_idle { (0, appended) } else { (state.waits_ns(appended, self.clock.now_ns()), appended) }
     }
 
-    /// How the log is.
+    /// Returns the condition of the log.
     pub(super) fn condition(&self) -> LogCondition {
         let state = self.state();
         let (for_ns, _) = self.waits_ns(&state);
@@ -570,11 +578,12 @@ impl Shared {
         }
     }
 
-    /// Every commit before this time that has been appended is durable; also of those whose place was reserved before
-    /// this was called.
+    /// Returns a time such that every appended commit with an earlier timestamp is durable. This includes commits
+    /// whose place was reserved before the call.
     #[cold]
     pub(super) fn settled_before(&self) -> u64 {
-        // Before the lanes: what is durable when a lane is looked at was so, or is taken for not being so.
+        // This is read before the lanes. What is durable when a lane is read was durable already, or is taken for not
+        // durable.
         let durable = self.durable().0;
         self.lanes().map(|lane| lane.unsettled(durable)).min().unwrap_or(u64::MAX)
     }
@@ -583,45 +592,45 @@ impl Shared {
         self.gate.is_slow.load(Ordering::Relaxed)
     }
 
-    /// Why nothing waits for the log any longer, if that is so.
+    /// Returns why nothing waits for the log any longer, if the log is stalled.
     #[inline(always)]
     pub(super) fn stall(&self) -> Option<Stall> {
         Stall::of_code(self.gate.stall.load(Ordering::Relaxed))
     }
 
-    /// Gives no places any more: what has been appended so far is all.
+    /// Closes the log: no more places are given, and what has been appended so far is all.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
         self.set_limit(&state);
-        // An appender that has seen the limit as it was fails with its exchange.
+        // An appender that has seen the old limit fails with its exchange.
         self.next.fetch_or(CLOSED, Ordering::SeqCst);
         drop(state);
         self.progress.notify_all();
         self.work.notify_all();
     }
 
-    /// Whether `close` was called.
+    /// Returns true if `close` was called.
     pub(super) fn is_closed(&self) -> bool {
         self.state().is_closed
     }
 
-    /// Changes the state as `how` says, so that nothing will become durable any more, and tells all that wait.
+    /// Changes the state with `how`, after which nothing more becomes durable, and tells all waiters.
     pub(super) fn end(&self, how: impl FnOnce(&mut State)) {
         let mut state = self.state();
         how(&mut state);
         self.set_limit(&state);
         let woken = std::mem::take(&mut state.wakers);
-        // What is answered from now on does not depend on whether the disk was slow before. (Relaxed: a hint.)
+        // From now on, answers do not depend on whether the disk was slow before. Relaxed: a hint.
         self.gate.is_slow.store(false, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `has_ended`; what is durable is not going to change.
+        // Release: pairs with the Acquire in `has_ended`; what is durable no longer changes.
         self.gate.has_ended.store(true, Ordering::Release);
         drop(state);
         self.progress.notify_all();
         woken.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// As [`Shared::end`], because storage has failed: nothing more is written.
+    /// Ends the log like [`Shared::end`], because storage has failed. Nothing more is written.
     pub(super) fn stop(&self, error: &Arc<StorageError>) {
         let mut is_first = false;
         self.end(|state| {

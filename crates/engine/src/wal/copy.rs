@@ -1,13 +1,14 @@
-//! Copying a log that somebody else may be writing, without a word with them.
+//! Copies a log while another process may be writing it, without any communication between the two.
 //!
-//! The writer writes one run behind the other, each only when the one before is whole, and a segment's header before
-//! its records. So reading backwards is safe: when a byte of some run has been seen, every run before it was whole
-//! by then, and those are read later. Segments are read from the last to the first, and each from its end to its
-//! beginning. Within one chunk, which a read does not take at one moment, the same follows if two reads one after the
-//! other find the same: what the first has seen, the second was after.
+//! The writer writes one run behind the other, each only when the previous run is whole, and a segment's header
+//! before its records. So it is safe to read backwards: if a byte of a run has been seen, every earlier run was whole
+//! by then, and is read later.
 //!
-//! A segment that is taken for another use meanwhile gets its new header first. The header is read last here; so if it
-//! is still the old one, all that was read behind it was.
+//! 1. Segments are read from the last to the first, and each segment from its end to its beginning.
+//! 2. A chunk is not read at one moment. It is read until two consecutive reads agree. The second read then comes
+//!    after everything that the first read has seen.
+//! 3. A segment that is taken for another use meanwhile gets its new header first. Its header is read last here. If
+//!    the header is still the old one, everything behind it that was read was old, too.
 
 use super::format::{self, Decoded, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::head::{Head, read_header};
@@ -15,15 +16,15 @@ use super::{DatabaseId, End, Lsn, Result};
 use crate::storage::{File, OpenMode, Storage};
 use std::io::ErrorKind;
 
-/// What is read at once.
+/// How many bytes are read at once.
 const CHUNK_BYTES: u64 = if cfg!(test) { 512 } else { 64 << 10 };
 
-/// How often a chunk is read until two reads find the same. The writer changes one only while the log's end is in it.
+/// How often a chunk is read until two reads agree. The writer changes a chunk only while the log's end is in it.
 const READS_MAX: u32 = 1000;
 
-/// Copies the log from `start` on, up to an end not before that of what was durable when this began, and makes its
-/// data durable; of names only the caller does. Returns false if what is needed has been given up meanwhile, and there is
-/// nothing that can be used.
+/// Copies the log from `start` on and makes the data durable. The copy ends at or behind the end of what was durable
+/// when this began. The caller makes the names durable. Returns false if part of the needed log has been given up
+/// meanwhile; the copy is then useless.
 pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: Lsn) -> Result<bool> {
     let names = from.list()?;
     let mut is_any = false;
@@ -32,12 +33,12 @@ pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: L
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             file => file?,
         };
-        // One that has not begun holds nothing that was durable when this began.
+        // A segment that has not begun holds nothing that was durable when this began.
         let header = match read_header(&*file, database, number)? {
             Head::Begun(header, _) => header,
             Head::Prepared | Head::Bad => continue,
         };
-        // When a later segment has begun, this one has ended.
+        // When a later segment has begun, this segment has ended.
         let is_changing = !is_any;
         if !copy_segment(&*file, to, database, header, is_changing)? {
             return Ok(false);
@@ -50,7 +51,8 @@ pub fn copy(from: &dyn Storage, to: &dyn Storage, database: DatabaseId, start: L
     Ok(start == Lsn(0) && !is_any)
 }
 
-/// Cuts the segment in which a copied log ends off behind that end, when something else durable vouches for it.
+/// Cuts off, behind the end of a copied log, the segment in which the log ends. Something else durable must vouch for
+/// that end.
 pub fn trim(copy: &dyn Storage, database: DatabaseId, end: &End) -> Result<()> {
     if end.segment == 0 {
         return Ok(());
@@ -65,7 +67,7 @@ pub fn trim(copy: &dyn Storage, database: DatabaseId, end: &End) -> Result<()> {
     Ok(())
 }
 
-/// Copies a segment from its end to its beginning; returns false if it has become another.
+/// Copies a segment from its end to its beginning. Returns false if it has become another segment.
 fn copy_segment(
     file: &dyn File,
     to: &dyn Storage,
@@ -73,10 +75,11 @@ fn copy_segment(
     header: SegmentHeader,
     is_changing: bool,
 ) -> Result<bool> {
-    // (Room that was given back is no part of the file any more, but for its length.)
+    // Room that was given back is no longer part of the file, although the header's length includes it.
     let len_bytes = file.len_bytes()?.min(header.bytes);
     let copy = to.open(&format::name(header.number), OpenMode::CreateNew)?;
-    // A last one that is shorter than its header says is taken for damaged until something vouches for the log's end.
+    // If the last file is shorter than its header says, it counts as damaged until something vouches for the log's
+    // end.
     copy.truncate(if is_changing { header.bytes } else { len_bytes })?;
     let (mut chunk, mut again) = (Vec::new(), Vec::new());
     for offset in (0..len_bytes.div_ceil(CHUNK_BYTES)).rev().map(|at| at * CHUNK_BYTES) {
@@ -99,7 +102,7 @@ fn copy_segment(
     ))
 }
 
-/// Reads a chunk until it is what it was the time before; returns false if it changes too often.
+/// Reads a chunk until two consecutive reads agree. Returns false if it changes too often.
 fn read_again(file: &dyn File, offset: u64, chunk: &mut Vec<u8>, again: &mut Vec<u8>) -> Result<bool> {
     again.resize(chunk.len(), 0);
     for _ in 0..READS_MAX {

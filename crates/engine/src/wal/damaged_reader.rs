@@ -1,7 +1,8 @@
-//! What is left of a log that may be damaged: every good record that can be reached, and what is missing between them.
+//! Reads what is left of a log that may be damaged: every good record that can be reached, and what is missing
+//! between them.
 //!
-//! [`Reader`] decides whether a log is whole, and gives out nothing behind damage. This goes on behind it, at the next
-//! segment whose header is good: inside a segment nothing says where the next record begins.
+//! [`Reader`] decides whether a log is whole, and returns nothing behind damage. This reader continues behind damage,
+//! at the next segment whose header is good. Inside a segment nothing says where the next record begins.
 
 use super::format::{self, SEGMENT_HEADER_BYTES, SegmentHeader};
 use super::head::{Head, read_header};
@@ -9,31 +10,31 @@ use super::reader::{Reader, Record, SHORT};
 use super::{Cut, DatabaseId, Ending, Error, Lsn, Result};
 use crate::storage::{OpenMode, Storage};
 
-/// Something of a log that is not there, or is not as it was written.
+/// Part of a log that is missing, or is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The file in which it begins.
+    /// The file in which the gap begins.
     pub file: String,
-    /// Where in the file.
+    /// The position in the file.
     pub offset: u64,
-    /// Where in the log.
+    /// The position in the log.
     pub lsn: Lsn,
-    /// Where good records go on; none: nowhere.
+    /// Where good records continue; none if they do not.
     pub resumes: Option<Lsn>,
     /// What is wrong.
     pub reason: String,
 }
 
-/// The next thing in what is left of a log.
+/// The next item in what is left of a log.
 #[derive(Debug)]
 pub enum Remnant<'r> {
     /// A record as it was written.
     Record(Record<'r>),
-    /// Something is missing before the next record, or the end.
+    /// Something is missing before the next record or the end.
     Gap(Gap),
 }
 
-/// What is wrong between two segments, and in the place of which file.
+/// What is wrong between two segments, and the number of the file in whose place it is wrong.
 #[derive(Debug)]
 struct Fault {
     number: u64,
@@ -59,27 +60,28 @@ pub struct Remains<'a> {
     storage: &'a dyn Storage,
     database: DatabaseId,
     start: u64,
-    /// From the one that holds `start` on.
+    /// The parts from the one that holds `start` on.
     parts: Vec<Part>,
-    /// What is wrong behind the last.
+    /// What is wrong behind the last part.
     fault: Option<Fault>,
-    /// The file behind the last, if it is as it should be.
+    /// The number of the file behind the last part, if the file is as it should be.
     prepared: Option<u64>,
-    /// The next part to read.
+    /// The index of the next part to read.
     at: usize,
     reader: Option<Reader<'a>>,
-    /// Behind the last good record, and the checksum with which the next segment has to go on; none behind a gap.
+    /// The position behind the last good record. `chain` is the checksum that the next segment has to continue; none
+    /// behind a gap.
     lsn: u64,
     chain: Option<u32>,
     gap: Option<Gap>,
     cut: Option<Cut>,
     ending: Ending,
-    /// What is wrong behind the last part has been told.
+    /// True once what is wrong behind the last part has been reported.
     is_ended: bool,
 }
 
 impl<'a> Remains<'a> {
-    /// What is left of this database's log from `start` on, of whose end this is known.
+    /// Opens what is left of this database's log from `start` on. `ending` is what is known of the log's end.
     pub fn open(
         storage: &'a dyn Storage,
         database: DatabaseId,
@@ -154,12 +156,12 @@ impl<'a> Remains<'a> {
         read_header(&*file, self.database, number)
     }
 
-    /// The files of the segments that are read, with their lengths.
+    /// Returns the files of the segments that are read, with their lengths.
     pub fn files(&self) -> impl Iterator<Item = (String, u64)> {
         self.parts.iter().map(|part| (format::name(part.segment.0.number), part.segment.1))
     }
 
-    /// The next record or gap, or none at the end.
+    /// Returns the next record or gap, or none at the end.
     pub fn next_remnant(&mut self) -> Option<Remnant<'_>> {
         loop {
             if let Some(gap) = self.gap.take() {
@@ -187,22 +189,22 @@ impl<'a> Remains<'a> {
         }
     }
 
-    /// Behind the last good record. To be asked at the end.
+    /// Returns the position behind the last good record. It is valid at the end.
     pub fn end_lsn(&self) -> Lsn {
         Lsn(self.lsn)
     }
 
-    /// What was left out at the end, of a write that was never completed. To be asked at the end.
+    /// Returns what was left out at the end, of a write that was never completed. It is valid at the end.
     pub fn cut(&self) -> Option<Cut> {
         self.cut.clone()
     }
 
-    /// The next part's segment, if nothing is wrong between it and the one before.
+    /// Returns the next part's segment, if nothing is wrong between it and the part before.
     fn follower(&self) -> Option<(SegmentHeader, u64)> {
         self.parts.get(self.at).filter(|part| part.fault.is_none()).map(|part| part.segment)
     }
 
-    /// Goes on with the next part, or finds out what is wrong before it; returns false if there is nothing more.
+    /// Enters the next part, or finds out what is wrong before it. Returns false if there is nothing more.
     fn enter(&mut self) -> bool {
         let Some(part) = self.parts.get_mut(self.at) else { return self.end() };
         let (segment, fault) = (part.segment, part.fault.take());
@@ -225,7 +227,7 @@ impl<'a> Remains<'a> {
         true
     }
 
-    /// Behind the last part; returns false if there is nothing more to say.
+    /// Ends behind the last part. Returns false if there is nothing more to report.
     fn end(&mut self) -> bool {
         if std::mem::replace(&mut self.is_ended, true) {
             return false;
@@ -238,7 +240,7 @@ impl<'a> Remains<'a> {
         true
     }
 
-    /// Whether the log ends too early.
+    /// Returns the fault of a log that ends too early.
     fn fault_of_end(&self) -> Option<Fault> {
         let last = self.parts.last().map(|part| part.segment);
         let number = last.map_or(1, |(last, _)| last.number);
@@ -255,14 +257,14 @@ impl<'a> Remains<'a> {
         }
     }
 
-    /// The segment has ended as it should.
+    /// Leaves the segment, which has ended as it should.
     fn leave(&mut self) {
         let Some(reader) = self.reader.take() else { return };
         let tail = reader.tail();
         (self.lsn, self.chain, self.cut) = (tail.lsn, Some(tail.chain), tail.cut());
     }
 
-    /// The segment goes on with something else than it should.
+    /// Leaves the segment, which continues with something else than it should.
     fn stumble(&mut self, error: &Error) {
         let Some(reader) = self.reader.take() else { return };
         self.lsn = reader.lsn();
@@ -276,7 +278,7 @@ impl<'a> Remains<'a> {
         self.report(Fault { number, reason }, offset);
     }
 
-    /// Notes that something is missing behind the last good record, and before the next part.
+    /// Notes that something is missing behind the last good record and before the next part.
     fn report(&mut self, fault: Fault, offset: u64) {
         let resumes = self.parts.get(self.at).map(|part| Lsn(part.segment.0.first_lsn));
         let Fault { number, reason } = fault;
@@ -285,7 +287,7 @@ impl<'a> Remains<'a> {
     }
 }
 
-/// The database whose log is here, by what its segments say.
+/// Returns the database that the segments name as the owner of this log.
 pub fn claimed_database(storage: &dyn Storage) -> Option<DatabaseId> {
     let numbers = storage.list().ok()?;
     numbers.iter().rev().find_map(|name| {

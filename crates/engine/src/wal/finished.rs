@@ -1,22 +1,22 @@
-//! Segments that nothing is written to any more.
+//! Segments that are no longer written to.
 
 use super::format;
 use super::head::read_header;
 use super::{DatabaseId, Lsn, Result};
 use crate::storage::{OpenMode, Storage};
 
-/// A segment that is finished: one behind it has begun.
+/// A finished segment: a later one has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Its file.
+    /// The segment's file.
     pub file: String,
-    /// Its number.
+    /// The segment's number.
     pub number: u64,
-    /// Where the next one begins.
+    /// Where the next segment begins.
     pub end_lsn: Lsn,
 }
 
-/// The finished segments with numbers from `from` on, ascending.
+/// Returns the finished segments with numbers from `from` on, ascending.
 pub fn finished(storage: &dyn Storage, database: DatabaseId, from: u64) -> Result<Vec<Finished>> {
     let mut found: Vec<Finished> = Vec::new();
     let mut before: Option<u64> = None;
@@ -25,7 +25,7 @@ pub fn finished(storage: &dyn Storage, database: DatabaseId, from: u64) -> Resul
             continue;
         }
         let file = storage.open(&format::name(number), OpenMode::Read)?;
-        // What has not begun is the last.
+        // A segment that has not begun is the last.
         let Some((header, _)) = read_header(&*file, database, number)?.begun() else { break };
         if let Some(before) = before {
             let (file, end_lsn) = (format::name(before), Lsn(header.first_lsn));

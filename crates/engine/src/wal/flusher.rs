@@ -1,4 +1,4 @@
-//! The flusher: takes what was appended, writes and syncs it, and says that it is durable.
+//! The flusher: it takes what was appended, writes and syncs it, and publishes that it is durable.
 
 use super::buffer::Shared;
 use super::format::{Kind, POSITION_MAX, SegmentHeader, name};
@@ -13,33 +13,33 @@ use crate::sync::{Arc, wait, wait_timeout};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// While the disk refuses to write, it is tried again so often.
+/// The interval at which a refused write is tried again.
 const STALL: Duration = Duration::from_millis(100);
 
-/// Makes a log durable, in steps that its owner drives: a thread
-/// ([`FlusherThread`](super::FlusherThread)), or a simulation.
+/// Makes a log durable, in steps that its owner drives: a thread ([`FlusherThread`](super::FlusherThread)) or a
+/// simulation.
 ///
-/// Dropped without [`Flusher::close`], it leaves the log as a crash of the process would.
+/// If it is dropped without [`Flusher::close`], it leaves the log as a crash of the process would.
 #[derive(Debug)]
 pub struct Flusher {
     shared: Arc<Shared>,
     segments: Segments,
     gatherer: Gatherer,
-    /// What was taken and is not durable yet, in order.
+    /// What was taken and is not yet durable, in order.
     pending: VecDeque<WriteGroup>,
     marking: Marking,
-    /// Before, the next flush begins only if somebody waits for it.
+    /// Before this time, the next flush begins only if somebody waits for it.
     due_ns: u64,
 }
 
-/// When the time is noted in the log.
+/// When the time is recorded in the log.
 #[derive(Debug)]
 struct Marking {
-    /// Everything before has a mark behind it.
+    /// Everything before this position has a mark behind it.
     marked_lsn: u64,
     /// The time of the last mark, in nanoseconds since 1970.
     unix_ns: u64,
-    /// When that was, or the log was opened, by the clock that never goes back.
+    /// When the last mark was made, or the log was opened, by the clock that never goes back.
     since_ns: u64,
 }
 
@@ -55,7 +55,7 @@ impl Flusher {
         let first_lsn = tail.first_lsn().0;
         let segments = Segments::new(storage, options, room, std::mem::take(&mut tail.segments));
         let number = segments.number_next();
-        // Half of what can be read: no process writes the rest.
+        // This is half of what can be read. No process writes the other half.
         if number.max(tail.lsn) > POSITION_MAX / 2 {
             let (file, lsn, reason) = (name(number), Lsn(tail.lsn), "no log is so long");
             return Err(Error::Damaged { file, offset: 0, lsn, reason });
@@ -86,9 +86,11 @@ impl Flusher {
         Arc::clone(&self.shared)
     }
 
-    /// The first step: begins a segment behind what the log has, so that the one before, whose unused end may have been
-    /// given back, is not the last. Without room for that the first record does, when there is some; and that one gets
-    /// its length back, which takes no room.
+    /// Begins a segment behind the existing log. This is the first step. The segment before, whose unused end may
+    /// have been given back, is then no longer the last.
+    ///
+    /// If there is no room for a segment, the first record begins one once there is room. The last segment gets its
+    /// length back meanwhile, which takes no room.
     pub fn begin(&mut self) -> Result<()> {
         let unneeded = Lsn(self.shared.state().truncate_before);
         match self.segments.prepare(unneeded) {
@@ -105,10 +107,10 @@ impl Flusher {
         self.flush_once().map(drop)
     }
 
-    /// Makes durable all that has been appended so far, then tends the segments, and says what is durable.
+    /// Makes durable everything that has been appended so far, then tends the segments, and returns what is durable.
     ///
-    /// An [`Error::Full`] says that a write was refused: it is made again by the next step. An
-    /// [`Error::Stopped`] is the end.
+    /// An [`Error::Full`] says that a write was refused; the next step tries it again. An [`Error::Stopped`] is
+    /// final.
     pub fn flush_once(&mut self) -> Result<Lsn> {
         {
             let mut state = self.shared.state();
@@ -129,14 +131,16 @@ impl Flusher {
         if let Err(error) = self.write_pending() {
             let refused = self.refused(error);
             if matches!(refused, Error::Full(_)) {
-                // What is given back may be the room that is needed. If it fails, it is tried again with the write.
+                // What is given back may be the room that the write needs. If this fails, it is tried again with the
+                // write.
                 let unheld = self.give_up_held();
                 let _ = self.segments.truncate(unheld);
             }
             return Err(refused);
         }
         self.shared.state().segments = self.segments.count_from(truncate_before);
-        // As above; so the one is tried though the other failed.
+        // Truncation may make the room that the spare needs. A failure of one does not keep the other from being
+        // tried.
         let truncated = self.segments.truncate(truncate_before);
         let mut tended = self.segments.prepare(truncate_before).and(truncated);
         if tended.as_ref().is_err_and(StorageError::is_full) {
@@ -149,14 +153,15 @@ impl Flusher {
         self.tended(tended)
     }
 
-    /// Before, nobody needs the log: neither the database nor readers of changes, as far as those may hold it.
+    /// Returns the position before which neither the database nor, within their limit, readers of changes need the
+    /// log.
     fn held_from(&self) -> Lsn {
         let mut state = self.shared.state();
         let needed = state.truncate_before;
         state.holds.give_up(needed, self.shared.options.held_bytes_max)
     }
 
-    /// Gives up what is kept for readers of changes alone: there is no room for it.
+    /// Gives up what is kept only for readers of changes, because there is no room for it.
     fn give_up_held(&self) -> Lsn {
         let mut state = self.shared.state();
         let needed = state.truncate_before;
@@ -181,7 +186,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// A write was refused for want of room, and will be tried again; any other failure is the end.
+    /// Handles a failed write. A write that was refused for want of room is tried again. Any other failure ends the
+    /// log.
     fn refused(&mut self, error: StorageError) -> Error {
         if !(is_curable(&error) && error.is_full()) {
             return self.stop(error);
@@ -195,11 +201,11 @@ impl Flusher {
         let no_spare = match tended {
             Err(error) if !is_curable(&error) => return Err(self.stop(error)),
             Err(error) if !self.segments.has_spare() => Some(Arc::new(self.shared.room.shortage(error))),
-            // An old segment that could not be removed is tried again.
+            // Removing an old segment is tried again.
             Err(_) | Ok(()) => None,
         };
         let mut state = self.shared.state();
-        // An appender may have taken the spare that this would announce again: it is announced once.
+        // An appender may already have taken the spare. A spare is announced only once.
         let is_taken = self.gatherer.has_cut() || !state.cuts.is_empty();
         let has_spare = self.segments.has_spare() && !is_taken;
         self.shared.prepared(&mut state, has_spare, no_spare);
@@ -209,33 +215,33 @@ impl Flusher {
         Ok(durable)
     }
 
-    /// Nothing more is written, and all learn why.
+    /// Ends the log and tells everybody why. Nothing more is written.
     fn stop(&mut self, error: StorageError) -> Error {
         let error = Arc::new(error);
         self.shared.stop(&error);
         Error::Stopped(error)
     }
 
-    /// Where the log ends, with what was appended and is not durable yet.
+    /// Returns where the log ends, including what was appended and is not yet durable.
     pub(crate) fn end(&mut self) -> End {
         self.gatherer.gather(&self.shared, &mut self.pending);
         self.gatherer.end()
     }
 
-    /// Ends the log: makes durable what was appended, and says where it ends.
+    /// Ends the log: makes durable what was appended, and returns where it ends.
     pub fn close(mut self) -> Result<Ended> {
         self.shared.close();
         self.marking.note(&self.shared, true);
         self.flush_once()?;
         let (mut end, mut segments) = (self.gatherer.end(), self.segments.take());
         assert_eq!(end.lsn, self.shared.durable(), "nothing is appended to a log that is closed");
-        // What was kept to be used again is not. If it is not removed, it is some room lost, and no more.
+        // Segments that were kept to be used again are removed. If that fails, only some room is lost.
         let _ = segments.remove_old(self.held_from(), 0);
         end.segment = segments.last_used(end.lsn);
         Ok(Ended { segments, end })
     }
 
-    /// Waits until a step has something to do. False once the log is closing.
+    /// Waits until a step has something to do. Returns false once the log is closing.
     pub(super) fn wait_for_work(&self) -> bool {
         let mut state = self.shared.state();
         let mut is_idle = false;
@@ -259,11 +265,12 @@ impl Flusher {
                 (state, _) = wait_timeout(&self.shared.work, state, STALL);
                 break;
             }
-            // Once more after that has been said: an appender that has not seen it is seen.
+            // The loop runs once more after the flusher is marked idle, so that it sees a record of an appender that
+            // has not seen the mark.
             if is_idle && self.marking.marked_lsn == self.shared.appended().0 {
                 state = wait(&self.shared.work, state);
             } else if is_idle {
-                // What came last is to have its mark, also if nothing comes after it.
+                // The last records get their mark, even if nothing follows them.
                 let interval = Duration::from_nanos(self.shared.options.mark_interval_ns);
                 let is_late;
                 (state, is_late) = wait_timeout(&self.shared.work, state, interval);
@@ -280,7 +287,8 @@ impl Flusher {
 }
 
 impl Marking {
-    /// Appends a record of the time, if something is behind the last and it is due, or the last that there will be.
+    /// Appends a record of the time, if something is behind the last one and either the interval has passed or this
+    /// is the last record.
     fn note(&mut self, shared: &Shared, is_last: bool) {
         let now_ns = shared.clock.now_ns();
         let is_due = now_ns.saturating_sub(self.since_ns) >= shared.options.mark_interval_ns;
@@ -288,7 +296,7 @@ impl Marking {
         if !has_new || !(is_due || is_last) || shared.state().refusal().is_some() {
             return;
         }
-        // A clock that was set back does not undo the order.
+        // The time never decreases, even if the clock was set back.
         let mut unix_ns = self.unix_ns;
         let mut make = || {
             unix_ns = shared.clock.unix_ns().max(unix_ns);
@@ -298,7 +306,7 @@ impl Marking {
             true => shared.push_last(Kind::Time, Body::new(&make(), 0)),
             false => shared.push_made(Kind::Time, make),
         };
-        // Where there is no room, the next one will do.
+        // If there is no room, the next mark suffices.
         if let Ok(end_lsn) = noted {
             *self = Marking { marked_lsn: end_lsn.0, unix_ns, since_ns: now_ns };
         }

@@ -1,10 +1,12 @@
-//! Reading a log while it is written: up to what is durable, and no further.
+//! Reads a log while it is written, only up to what is durable.
 //!
 //! Invariants:
-//! - Only bytes before a position that is durable are read. Nobody writes them any more, as long as their segment is there.
-//! - Where a segment ends is looked up after that position was read: the header of a segment is durable before its first record is
-//!   written. So a record before the position which is not in the next segment is in this one.
-//! - What is given out has passed all checks of [`Reader`](super::Reader); so it was written where it was found to be.
+//!
+//! - Only bytes before a durable position are read. They do not change as long as their segment exists.
+//! - The end of a segment is looked up after that position was read. The header of a segment is durable before its
+//!   first record is written. So a record before the position is in this segment if it is not in the next one.
+//! - Every record that is returned has passed all checks of [`Reader`](super::Reader), so it was written where it was
+//!   found.
 
 use super::checks::{Checks, Proven};
 use super::format::{self, Kind, RECORD_HEADER_BYTES, SegmentHeader};
@@ -16,7 +18,7 @@ use crate::storage::{File, OpenMode, Storage};
 use crate::sync::Arc;
 use std::io::ErrorKind;
 
-/// What is read at once; more where a record is longer.
+/// How many bytes are read at once; more if a record is longer.
 const CHUNK_BYTES: usize = if cfg!(test) { 256 } else { 256 << 10 };
 
 /// Reads a log from a position on.
@@ -25,58 +27,58 @@ pub struct Follower {
     storage: Arc<dyn Storage>,
     database: DatabaseId,
     lsn: u64,
-    /// The checksum of the record before, where it is known.
+    /// The checksum of the record before, if it is known.
     chain: Option<u32>,
     segment: Option<Segment>,
-    /// `bytes[taken..]` is what the log has from `lsn` on, as far as it was read.
+    /// `bytes[taken..]` is the log from `lsn` on, as far as it was read.
     bytes: Vec<u8>,
     taken: usize,
 }
 
-/// The segment that is read.
+/// The segment that is being read.
 #[derive(Debug)]
 struct Segment {
     header: SegmentHeader,
     file: Box<dyn File>,
-    /// The records before this position are in it.
+    /// The records before this position are in the segment.
     reach: u64,
 }
 
-/// What a follower has come to.
+/// What a follower finds next.
 #[derive(Debug)]
 pub enum Next<'r> {
-    /// A commit, or a change of the catalog; and the record's checksum.
+    /// A commit or a change of the catalog, and the record's checksum.
     Record(Record<'r>, u32),
-    /// What was said to be durable has been read.
+    /// Everything up to the given durable position has been read.
     End,
-    /// It needs a buffer of so many bytes to go on: [`Follower::make_room`].
+    /// The follower needs a buffer of this many bytes to continue: [`Follower::make_room`].
     Room(usize),
 }
 
 impl Follower {
-    /// A reader from `lsn` on, which is where a record begins, or the end; `chain`: the checksum of the record before. Nothing is
-    /// read yet.
+    /// Creates a reader from `lsn` on, where a record must begin or the log end. `chain` is the checksum of the
+    /// record before. Nothing is read yet.
     pub fn new(storage: Arc<dyn Storage>, database: DatabaseId, lsn: Lsn, chain: Option<u32>) -> Follower {
         Follower { storage, database, lsn: lsn.0, chain, segment: None, bytes: Vec::new(), taken: 0 }
     }
 
-    /// Behind the last record that was read, and that record's checksum.
+    /// Returns the position behind the last record that was read, and that record's checksum.
     pub fn place(&self) -> (Lsn, Option<u32>) {
         (Lsn(self.lsn), self.chain)
     }
 
-    /// What its buffer takes.
+    /// Returns the capacity of the buffer.
     pub fn room_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Makes the buffer so long.
+    /// Grows the buffer to this many bytes.
     pub fn make_room(&mut self, bytes: usize) {
         let held = self.bytes.len();
         self.bytes.reserve_exact(bytes.saturating_sub(held));
     }
 
-    /// Goes on, up to `until`, which is durable, and where a record begins or the log ends.
+    /// Continues up to `until`, which must be durable, and where a record must begin or the log end.
     pub fn next_record(&mut self, until: Lsn) -> Result<Next<'_>> {
         while self.lsn < until.0 {
             self.find_segment(until.0)?;
@@ -105,7 +107,7 @@ impl Follower {
         Ok(Next::End)
     }
 
-    /// An error unless this is the body that the header says.
+    /// Fails unless `body` is the body that the header describes.
     fn check(&self, header: format::RecordHeader, body: &[u8]) -> Result<()> {
         if let Some(kind) = header.kind.unknown() {
             let file = format::name(self.segment().header.number);
@@ -124,13 +126,13 @@ impl Follower {
         self.segment.as_ref().expect("it was found before")
     }
 
-    /// Finds the segment that the next record lies in, which is durable as is everything before `until`.
+    /// Finds the segment that holds the next record. The record is durable, because it lies before `until`.
     fn find_segment(&mut self, until: u64) -> Result<()> {
         debug_assert!(self.lsn < until, "there is a next record");
         if self.segment.is_none() {
             self.segment = Some(self.covering()?);
         }
-        // Segments that follow one another without a record are passed by: no more than there are files.
+        // This skips segments that follow one another without a record. There are no more of them than files.
         while self.segment().reach <= self.lsn {
             let next = self.following()?;
             let lsn = self.lsn;
@@ -149,7 +151,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The last segment that begins at or before the position.
+    /// Opens the last segment that begins at or before the position.
     fn covering(&self) -> Result<Segment> {
         let names = self.storage.list()?;
         for number in names.iter().rev().filter_map(|name| format::number(name)) {
@@ -170,12 +172,12 @@ impl Follower {
         })
     }
 
-    /// The segment behind the present one, if it has begun.
+    /// Opens the segment behind the present one, if it has begun.
     fn following(&self) -> Result<Option<Segment>> {
         self.open(self.segment().header.number + 1)
     }
 
-    /// The segment of this number, if it has begun.
+    /// Opens the segment of this number, if it has begun.
     fn open(&self, number: u64) -> Result<Option<Segment>> {
         let file = match self.storage.open(&format::name(number), OpenMode::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -188,7 +190,7 @@ impl Follower {
         }
     }
 
-    /// Goes on with the segment behind, which begins here.
+    /// Enters the next segment, which begins at the current position.
     fn enter(&mut self, next: Segment) -> Result<()> {
         if self.chain.is_some_and(|chain| !Proven.follows(next.header.chain, chain)) {
             return Err(damaged(next.header.number, 0, self.lsn, FOLLOWS_ANOTHER));
@@ -200,8 +202,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads until there are `wanted` bytes from the position on. Returns how long the buffer would have to be, if it is too
-    /// short.
+    /// Reads until `wanted` bytes from the position on are in the buffer. If the buffer is too short, returns the
+    /// length that it needs.
     fn fill(&mut self, wanted: usize) -> Result<Option<usize>> {
         let unread = self.bytes.len() - self.taken;
         if unread >= wanted {
@@ -240,7 +242,8 @@ impl Follower {
 
 const FOLLOWS_ANOTHER: &str = "the segment follows on another record";
 
-/// Where the log of this database begins: that of the oldest segment from which on none is missing; none where there is no log.
+/// Returns where the log of this database begins: the beginning of the oldest segment after which none is missing.
+/// Returns none if there is no log.
 pub fn oldest_lsn(storage: &dyn Storage, database: DatabaseId) -> Result<Option<Lsn>> {
     let mut oldest: Option<SegmentHeader> = None;
     for number in storage.list()?.iter().rev().filter_map(|name| format::number(name)) {

@@ -1,5 +1,5 @@
-//! Errors that can be planted into the checks of a reader, to show that they would be noticed: a reader that has one is
-//! made here alone.
+//! Planted errors: a reader without one of its checks, for tests which show that the missing check would be noticed.
+//! Such readers are made only here.
 
 use super::checks::{Checks, Proven};
 use super::format::{RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -7,19 +7,19 @@ use super::head::{Head, read_header};
 use super::{DatabaseId, Ending, Lsn, Reader, Result};
 use crate::storage::{File, Storage};
 
-/// What a reader does not look at.
+/// The check that a reader omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// Checksums of records.
     NoChecksum,
-    /// Whether a record whose header is good has its body.
+    /// Whether the body of a record with a good header is whole.
     TornTail,
-    /// Which number a segment's header names, and behind which record the segment and its records belong.
+    /// The number in a segment's header, and the record that the segment and its records follow.
     AnySegment,
 }
 
 impl Planted {
-    /// As [`Reader::with_ending`], with this error.
+    /// Opens a reader like [`Reader::with_ending`], with this error.
     pub fn open(
         self,
         storage: &dyn Storage,

@@ -1,4 +1,4 @@
-//! Reading a log back after a crash or a close.
+//! Reads a log back after a crash or a close.
 
 use super::checks::{Checks, Proven};
 use super::codec::u64_at;
@@ -12,49 +12,51 @@ use std::ops::Range;
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Where it begins.
+    /// Where the record begins.
     pub lsn: Lsn,
-    /// Where it ends.
+    /// Where the record ends.
     pub end_lsn: Lsn,
-    /// The commit timestamp that it was appended with; 0 where it is no commit.
+    /// The commit timestamp that the record was appended with; 0 if it is no commit.
     pub commit_timestamp: u64,
     kind: Kind,
     body: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// A record whose body, which was looked at, is this.
+    /// Makes a record with this body, which has been checked.
     pub(super) fn new(lsn: Lsn, end_lsn: Lsn, header: &RecordHeader, body: &'a [u8]) -> Record<'a> {
         let RecordHeader { commit_timestamp, kind, .. } = *header;
         Record { lsn, end_lsn, commit_timestamp, kind, body }
     }
 
-    /// The changes of a commit, in the order in which they were made; none where it is no commit.
+    /// Returns the changes of a commit, in the order in which they were made. There are none if the record is no
+    /// commit.
     pub fn changes(&self) -> ChangeIter<'a> {
         let changes = if self.kind == Kind::Commit { self.body } else { &[] };
         ChangeIter::new(changes).expect("the body was looked at when it was read")
     }
 
-    /// What a change of the catalog was appended with.
+    /// Returns the entry with which a change of the catalog was appended.
     pub fn catalog(&self) -> Option<&'a [u8]> {
         (self.kind == Kind::Catalog).then_some(self.body)
     }
 }
 
-/// Reads a log from a position to its end, one record after the other, and believes nothing unchecked.
+/// Reads a log from a position to its end, one record after the other, and trusts nothing unchecked.
 #[derive(Debug)]
 pub struct Reader<'a> {
     storage: &'a dyn Storage,
     database: DatabaseId,
     checks: &'static dyn Checks,
     start: u64,
-    /// Unless it is open, the unused end of the last file may have been given back.
+    /// What is known of the end beforehand. Unless it is `Open`, the unused end of the last file may have been given
+    /// back.
     ending: Ending,
-    /// What is known of the end so far; its segments are all that have begun.
+    /// What is known of the end so far. Its segments are all that have begun.
     tail: Tail,
-    /// Which segment is being read.
+    /// The index of the segment that is being read.
     at: usize,
-    /// The number of a segment behind the last that has begun, if there is a file.
+    /// The number of a segment behind the last one that has begun, if there is a file.
     prepared: Option<u64>,
     /// The file of the segment that is being read.
     bytes: Vec<u8>,
@@ -70,21 +72,21 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Whether a reader from `start` on is given it.
+    /// Returns true if a reader from `start` on returns the record to its caller.
     pub(super) fn is_wanted(&self, start: u64) -> bool {
         matches!(self.header.kind, Kind::Commit | Kind::Catalog) && self.lsn >= start
     }
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of this database's log from `start` on, which is where a record begins, or the end. A log that
+    /// Opens a reader of this database's log from `start` on, where a record must begin or the log end. A log that
     /// was never written is empty.
     pub fn open(storage: &'a dyn Storage, database: DatabaseId, start: Lsn) -> Result<Reader<'a>> {
         Reader::with_ending(storage, database, start, Ending::Open)
     }
 
-    /// As [`Reader::open`], of a log of whose end this is known: it is an error if it ends before. Whether it goes on is for
-    /// the caller to ask ([`Tail::check`]).
+    /// Opens a reader like [`Reader::open`], for a log whose end is known. It is an error if the log ends earlier.
+    /// The caller checks whether the log goes on behind the known end ([`Tail::check`]).
     pub fn with_ending(
         storage: &'a dyn Storage,
         database: DatabaseId,
@@ -94,7 +96,7 @@ impl<'a> Reader<'a> {
         Reader::with_checks(storage, database, start, ending, &Proven)
     }
 
-    /// The same, with these checks of what is read.
+    /// Opens a reader with these checks.
     pub(super) fn with_checks(
         storage: &'a dyn Storage,
         database: DatabaseId,
@@ -125,9 +127,10 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// A reader of one segment that has begun, as if the log began there, whatever is missing or damaged elsewhere.
-    /// It ends where the log does, unless `next` is the header of the segment behind: then, by the caller's care, when
-    /// [`Reader::lsn`] is where that begins. `prepared`: what may be there behind the last one.
+    /// Opens a reader of one segment that has begun, as if the log began there, whatever is missing or damaged
+    /// elsewhere. The reader ends where the log does, unless `next` is the header of the following segment: then the
+    /// caller ends when [`Reader::lsn`] is where `next` begins. `prepared` is the segment that may exist behind the
+    /// last one.
     pub(super) fn of_segment(
         storage: &'a dyn Storage,
         database: DatabaseId,
@@ -153,33 +156,33 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Behind the last record that was read.
+    /// Returns the position behind the last record that was read.
     pub(super) fn lsn(&self) -> u64 {
         self.tail.lsn
     }
 
-    /// Where that is in the file, from its beginning.
+    /// Returns the offset of that position in the file.
     pub(super) fn file_offset(&self) -> u64 {
         self.offset(self.tail.lsn) as u64
     }
 
-    /// Whether any of the log is there.
+    /// Returns true if any of the log exists.
     pub fn has_begun(&self) -> bool {
         !self.tail.segments.is_empty()
     }
 
-    /// What is known of the end so far.
+    /// Returns what is known of the end so far.
     pub fn tail(&self) -> &Tail {
         &self.tail
     }
 
-    /// What it has in memory of the segment that is being read.
+    /// Returns how many bytes the reader holds of the segment that is being read.
     #[cfg(test)]
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Finds the segments that have begun, and the one to start with. All from there on must be there.
+    /// Finds the segments that have begun, and the segment to start with. From there on no segment may be missing.
     fn find_segments(&mut self) -> Result<()> {
         let mut heads = Vec::new();
         for number in self.storage.list()?.iter().filter_map(|name| format::number(name)) {
@@ -214,7 +217,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// There may be no log yet, and at most its first segment may have been prepared.
+    /// Checks a log without segments to read: there may be no log yet. At most its first segment may have been
+    /// prepared.
     fn without_segments(&mut self, heads: &[(u64, Head)]) -> Result<()> {
         let lsn = Lsn(self.start);
         let last = if let Ending::At(closed) = self.ending { closed.segment } else { 1 };
@@ -240,7 +244,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What there is to read of a segment that has begun: up to where the next one begins, or what its header says.
+    /// Loads what there is to read of a segment that has begun: up to where the next segment begins, or up to the
+    /// length that its header names.
     fn load(&self, at: usize) -> Result<Vec<u8>> {
         let (header, len_bytes) = self.tail.segments[at];
         let bytes = match self.tail.segments.get(at + 1) {
@@ -257,7 +262,7 @@ impl<'a> Reader<'a> {
         Ok(contents)
     }
 
-    /// Goes on with this segment, which goes on where the one before ended.
+    /// Enters this segment, which must continue where the one before it ended.
     fn enter(&mut self, at: usize) -> Result<()> {
         let (header, _) = self.tail.segments[at];
         let is_first = self.bytes.is_empty();
@@ -267,7 +272,7 @@ impl<'a> Reader<'a> {
         self.bytes = self.load(at)?;
         self.at = at;
         (self.tail.lsn, self.tail.chain) = (header.first_lsn, header.chain);
-        // A segment begins when all before it is durable.
+        // A segment begins when everything before it is durable.
         self.tail.run_start = header.first_lsn;
         Ok(())
     }
@@ -276,7 +281,7 @@ impl<'a> Reader<'a> {
         self.tail.segments[self.at].0
     }
 
-    /// The next record, or none at the end of the log.
+    /// Returns the next record, or none at the end of the log.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         while let Some(found) = self.advance()? {
             if found.is_wanted(self.start) {
@@ -286,18 +291,18 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The record that `advance` has gone over just now.
+    /// Returns the record that `advance` has just passed.
     pub(super) fn record(&self, found: Found) -> Record<'_> {
         Record::new(Lsn(found.lsn), Lsn(self.tail.lsn), &found.header, &self.bytes[found.body])
     }
 
-    /// Reads the rest and says where the log ends.
+    /// Reads the rest and returns where the log ends.
     pub fn finish(mut self) -> Result<Tail> {
         while self.advance()?.is_some() {}
         Ok(self.tail)
     }
 
-    /// Goes over the next record, of whatever kind.
+    /// Advances over the next record, of whatever kind.
     pub(super) fn advance(&mut self) -> Result<Option<Found>> {
         while !self.is_done {
             let end_lsn = self.tail.segments.get(self.at + 1).map(|(next, _)| next.first_lsn);
@@ -319,7 +324,7 @@ impl<'a> Reader<'a> {
                     return Ok(Some(found));
                 }
                 Ok(_) => return Err(self.damaged("the record reaches into the next segment")),
-                // (Nothing that is torn has good checksums.)
+                // A torn record never has good checksums.
                 Err(reason) if end_lsn.is_some() || reason == NOT_CHANGES => return Err(self.damaged(reason)),
                 Err(_) => self.end()?,
             }
@@ -327,7 +332,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Notes up to where the time is told.
+    /// Notes a record of the time, and the position up to which the time is known.
     fn note_time(&mut self, found: &Found) {
         if found.header.kind == Kind::Time {
             let (end_lsn, unix_ns) = (Lsn(self.tail.lsn), u64_at(&self.bytes, found.body.start));
@@ -336,7 +341,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next record of the time, past all others, or none at the end of the log.
+    /// Advances over all other records and returns the next record of the time, or none at the end of the log.
     pub fn next_mark(&mut self) -> Result<Option<Mark>> {
         while let Some(found) = self.advance()? {
             if found.header.kind == Kind::Time {
@@ -346,12 +351,12 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// The last record of the time that was gone over.
+    /// Returns the last record of the time that was passed.
     pub fn mark(&self) -> Option<Mark> {
         self.tail.mark
     }
 
-    /// The record at the current position, or what is wrong with it.
+    /// Returns the record at the current position, or what is wrong with it.
     fn find(&self) -> Result<Found, &'static str> {
         let lsn = self.tail.lsn;
         let offset = self.offset(lsn);
@@ -378,7 +383,7 @@ impl<'a> Reader<'a> {
         SEGMENT_HEADER_BYTES + (lsn - self.segment().first_lsn) as usize
     }
 
-    /// Makes sure that the log ends here: nothing shows that what should be here was durable once.
+    /// Checks that the log ends here: nothing proves that the missing record was once durable.
     fn end(&mut self) -> Result<()> {
         let lsn = self.tail.lsn;
         let first = self.offset(lsn);
@@ -406,7 +411,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The log does not end before it did when it was closed.
+    /// Checks that the log does not end earlier than when it was closed.
     fn check_ending(&self) -> Result<()> {
         match &self.ending {
             Ending::At(closed) => self.tail.check(closed).map(drop),
@@ -414,7 +419,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A segment that has not begun does not go on with the log: headers are durable before records are written.
+    /// Checks that a segment which has not begun does not continue the log: headers are durable before records are
+    /// written.
     fn check_prepared(&self) -> Result<()> {
         let Some(number) = self.prepared else { return Ok(()) };
         let file = self.storage.open(&format::name(number), OpenMode::Read)?;
@@ -426,7 +432,7 @@ impl<'a> Reader<'a> {
         let Some((header, _)) = found.filter(|(header, _)| header.previous == self.tail.chain) else {
             return Ok(());
         };
-        // One with a bad body may be what was cut off here, in a file that was used again.
+        // A record with a bad body may have been cut off here, in a file that was used again.
         let mut bytes = vec![0; header.body_bytes as usize];
         file.read_exact_at(body, &mut bytes)?;
         if crc32c::crc32c(&bytes) != header.body_checksum {

@@ -1,4 +1,4 @@
-//! The body of a record: the changes of a transaction, as varints and bytes.
+//! The body of a record: a transaction's changes, as varints and bytes.
 
 use super::codec::{push_varint, take, take_varint};
 
@@ -13,10 +13,10 @@ pub struct Change<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// Memory that is kept from one record to the next.
+/// How many bytes of memory are kept from one record to the next.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// The changes of a transaction, ready to be appended. To be cleared and used again.
+/// A transaction's changes, ready to be appended. The value can be cleared and used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     bytes: Vec<u8>,
@@ -24,54 +24,55 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// No changes.
+    /// Returns an empty list of changes.
     pub fn new() -> Changes {
         Changes::default()
     }
 
-    /// No changes, of the appender of this number. Appenders of different numbers, up to a few, are in nobody's way.
+    /// Returns an empty list for the appender of this number. Up to a few appenders with different numbers do not
+    /// hinder each other.
     pub(crate) fn of_appender(number: usize) -> Changes {
         Changes { lane: number, ..Changes::default() }
     }
 
-    /// Adds one.
+    /// Adds a change.
     pub fn push(&mut self, change: Change<'_>) {
         push_varint(&mut self.bytes, u64::from(change.table));
         push_varint(&mut self.bytes, change.key.len() as u64);
         self.bytes.extend_from_slice(change.key);
-        // A value's length is stored plus one: 0 says that there is none.
+        // A value's length is stored plus one: 0 says that there is no value.
         push_varint(&mut self.bytes, change.value.map_or(0, |value| value.len() as u64 + 1));
         self.bytes.extend_from_slice(change.value.unwrap_or_default());
     }
 
-    /// There are none.
+    /// Returns true if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Removes all.
+    /// Removes all changes.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT_BYTES_MAX);
     }
 
-    /// The encoded changes.
+    /// Returns the encoded changes.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Which lane of the log they go into.
+    /// Returns the lane of the log that the changes go into.
     pub(super) fn lane(&self) -> usize {
         self.lane
     }
 }
 
-/// The changes in a record's body.
+/// Iterates over the changes in a record's body.
 #[derive(Clone, Debug)]
 pub struct ChangeIter<'a>(&'a [u8]);
 
 impl<'a> ChangeIter<'a> {
-    /// The changes, or none where the bytes are not changes and nothing else.
+    /// Returns the changes, or none if the bytes are anything else than a list of changes.
     pub(super) fn new(bytes: &'a [u8]) -> Option<ChangeIter<'a>> {
         let mut rest = bytes;
         while !rest.is_empty() {

@@ -1,15 +1,16 @@
 //! A hash of keys and numbers.
 
-/// Goes on with a hash by one more word. All bits of the result depend on all of the word's: keys begin with their high bytes, and those
-/// that follow each other differ in the last alone, which is the highest of a word.
+/// Continues a hash with one more word. Every bit of the result depends on all bits of the word. This matters because
+/// keys begin with their high bytes: neighboring keys differ only in the last byte, which is the highest byte of a
+/// word.
 #[inline]
 pub(in crate::cc) fn mix(hash: u64, word: u64) -> u64 {
-    const FACTOR: u128 = 0x8ebc_6af0_9c88_c6e3; // one of those of wyhash
+    const FACTOR: u128 = 0x8ebc_6af0_9c88_c6e3; // a factor of wyhash
     let wide = u128::from(hash.rotate_left(29) ^ word) * FACTOR;
     wide as u64 ^ (wide >> 64) as u64
 }
 
-/// The same by some bytes.
+/// Continues a hash with some bytes.
 #[inline]
 pub(in crate::cc) fn mix_bytes(hash: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -22,7 +23,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Keys that follow each other, alone and behind others, come to lie apart: as many groups are met as by chance, or nearly.
+    /// Neighboring keys, alone and behind prefixes, are spread out: they meet nearly as many groups as random keys
+    /// would.
     #[test]
     fn neighbours_lie_apart() {
         for prefix in [&b""[..], b"\0\0\0\x07", b"a longer prefix of all of these keys"] {

@@ -1,5 +1,5 @@
-//! What several schemes have in common: the clock and the registry of open transactions, ranges of keys that transactions
-//! have gone through, a hash of keys, and the memory of records that are gone.
+//! What several schemes share: the clock and the registry of open transactions, the key ranges that transactions have
+//! gone through, a hash of keys, and the memory of records that are gone.
 
 pub(super) mod hash;
 pub(super) mod participant;

@@ -4,12 +4,12 @@ use super::registry::{Floor, NOWHERE, Registry};
 use crate::cc::{NotBegun, Waits};
 use crate::record::{Tag, Timestamp};
 
-/// One per transaction, reused: open or not.
+/// A transaction's place and what the registry knows it by, open or not. One per transaction, reused.
 #[derive(Debug)]
 pub(in crate::cc) struct Participant {
-    /// When it began.
+    /// When the transaction began.
     pub(in crate::cc) begin: Timestamp,
-    /// What others know it by, once it has announced itself.
+    /// What others know the transaction by, once it has announced itself.
     pub(in crate::cc) tag: Tag,
     place: u32,
     /// See [`Registry::set_keeping`].
@@ -18,7 +18,7 @@ pub(in crate::cc) struct Participant {
 }
 
 impl Participant {
-    /// Without a place.
+    /// Makes a participant without a place.
     pub(in crate::cc) const fn new() -> Participant {
         Participant { begin: Timestamp(0), tag: Tag::NONE, place: NOWHERE, keeps: false, sequence: 0 }
     }
@@ -28,13 +28,13 @@ impl Participant {
         self.place
     }
 
-    /// Opens it, on the worker of `floor`. A place is taken at the first time, and kept until `leave`.
+    /// Opens the transaction on the worker of `floor`. The first call takes a place, which is kept until `leave`.
     #[inline(always)]
     pub(in crate::cc) fn open(&mut self, registry: &Registry, floor: &Floor) -> Result<(), NotBegun> {
         self.open_by(registry, floor, Registry::open)
     }
 
-    /// The same, as of a time of its own, which others can ask for.
+    /// Opens the transaction as of a time of its own, which others can ask for.
     #[inline(always)]
     pub(in crate::cc) fn open_at_own_time(
         &mut self,
@@ -69,7 +69,8 @@ impl Participant {
         Ok(())
     }
 
-    /// The next transaction here keeps keys that are deleted after its snapshot in their indexes, until it ends.
+    /// Makes the next transaction here keep keys in their indexes until it ends, if they are deleted after its
+    /// snapshot.
     #[cold]
     pub(in crate::cc) fn keep_keys(&mut self, registry: &Registry) {
         if self.has_place() {
@@ -84,18 +85,18 @@ impl Participant {
         self.keeps = false;
     }
 
-    /// Whether it was ever opened.
+    /// Returns true if the participant was ever opened.
     pub(in crate::cc) fn has_place(&self) -> bool {
         self.place != NOWHERE
     }
 
-    /// Moves it, which has done nothing yet, to the present.
+    /// Moves the transaction, which has done nothing yet, to the present.
     pub(in crate::cc) fn open_again(&mut self, registry: &Registry) -> Timestamp {
         self.begin = registry.open(self.place);
         self.begin
     }
 
-    /// Its tag, made known when it is needed first.
+    /// Returns the transaction's tag. The first call makes the tag known.
     #[inline(always)]
     pub(in crate::cc) fn announce(&mut self, registry: &Registry) -> Tag {
         if self.tag == Tag::NONE {
@@ -106,7 +107,7 @@ impl Participant {
         self.tag
     }
 
-    /// Closes it, and tells those that wait for its end.
+    /// Closes the transaction, and tells the transactions that wait for its end.
     #[inline(always)]
     pub(in crate::cc) fn close(&mut self, registry: &Registry, waits: &Waits) {
         let was_known = self.tag != Tag::NONE;

@@ -1,4 +1,4 @@
-//! The ranges of keys that a transaction has gone through, and whether there are the same keys in them still.
+//! The ranges of keys that a transaction has gone through, and the check that they still contain the same keys.
 
 use crate::cc::Scanned;
 use crate::cc::common::hash::{mix, mix_bytes};
@@ -11,55 +11,56 @@ use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Marks that a transaction keeps. A range of more than that is gone through again.
+/// The number of marks that a transaction keeps. A range with more marks is gone through again.
 const MARKS_MAX: usize = 4096;
-/// Attempts to go through a range that others are changing.
+/// Attempts to go through a range that other transactions are changing.
 const WALKS_MAX: usize = 64;
-/// What there is room for at first: in steps so large that transactions of one kind, some of which read a little more
-/// than others, soon find room enough; and so small that many can be open.
+/// Initial room. The room grows in steps that are large enough for transactions of one kind, some of which read a
+/// little more than others, to soon find enough. The steps are small enough that many transactions can be open.
 const RANGES_FIRST: usize = 8;
 const MARKS_FIRST: usize = 64;
 const BYTES_FIRST: usize = 256;
-/// Room that is kept for the next transaction: some tens of KiB of each.
+/// Room that is kept for the next transaction: some tens of KiB of each kind.
 const RANGES_KEPT: usize = 512;
 const BYTES_KEPT: usize = 32 << 10;
-/// Ranges that are compared one by one; of more there is a table.
+/// Up to this number, ranges are compared one by one. Beyond it, there is a table.
 const RANGES_COMPARED: usize = 16;
-/// Of a place in that table.
+/// Marks a free place in that table.
 const NO_RANGE: u32 = u32::MAX;
 
 /// A range that was gone through.
 #[derive(Clone, Debug)]
 struct NotedRange {
     index: *const TableIndex,
-    /// Where its bounds begin in the set's `bytes`, and how long they are. Equal ones are there once.
+    /// Where the range's bounds begin in the set's `bytes`, and their lengths. Equal bounds are stored once.
     start: usize,
     from: Bound<u16>,
     to: Bound<u16>,
     is_reverse: bool,
     has_marks: bool,
     hash: u32,
-    /// Empty: go through it again.
+    /// The range's marks. Empty: go through the range again.
     marks: Range<u32>,
 }
 
 const _: () = assert!(MARKS_MAX <= u32::MAX as usize);
 
-/// What a range that was noted is like.
+/// How a range was noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Noted {
-    /// It had been noted before: with its marks or not.
+    /// The range had been noted before, with its marks or without.
     Before { has_marks: bool },
-    /// It is noted with its marks.
+    /// The range is noted with its marks.
     WithMarks,
-    /// It is gone through again at commit, and nothing of what was found there needs to be kept.
+    /// The range is gone through again at commit, and nothing that was found there needs to be kept.
     WithoutMarks,
 }
 
-/// Copies of rows that lie elsewhere than in records, which can tell where they may be out of date.
+/// Copies of rows that lie elsewhere than in records. They can tell where they may be out of date.
 pub trait Copies: fmt::Debug + Send + Sync {
-    /// Calls `found` for what may have been written within these bounds since the copies were made. To be called after the time was
-    /// drawn that the transaction commits at: whatever has drawn an earlier one is found. `found` returns false if that is enough to know; then so does this.
+    /// Calls `found` for everything within these bounds that may have been written since the copies were made. Must
+    /// be called after the transaction's commit time was drawn: writes of transactions that have drawn an earlier
+    /// time are then found. If `found` returns false, no more need be known, and this method returns false too.
     fn stale(
         &self,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
@@ -67,7 +68,7 @@ pub trait Copies: fmt::Debug + Send + Sync {
     ) -> Result<bool, OutOfMemory>;
 }
 
-/// See [`Copies::stale`].
+/// What may be out of date: see [`Copies::stale`].
 #[derive(Clone, Copy, Debug)]
 pub enum Stale<'w> {
     /// The row under this key.
@@ -76,28 +77,29 @@ pub enum Stale<'w> {
     Range(Bound<&'w [u8]>, Bound<&'w [u8]>),
 }
 
-/// What is done with the records that are found when ranges are gone through again.
+/// What to do with the records that are found when ranges are gone through again.
 pub(in crate::cc) trait Revisit {
-    /// A range is gone through, which was noted as this number of all.
+    /// Begins a range: the range that was noted under this number.
     fn begin(&mut self, range: usize);
-    /// Once more: what was found since `begin` does not count.
+    /// Begins the range again. What was found since `begin` does not count.
     fn begin_again(&mut self);
-    /// These records are in the range. Returns false if that is enough to know.
+    /// Takes records that are in the range. Returns false if no more need be known.
     fn found(&mut self, ids: &[RecordId]) -> Result<bool, OutOfMemory>;
 }
 
-/// One per transaction, reused.
+/// The ranges of a transaction. One per transaction, reused.
 #[derive(Debug)]
 pub(in crate::cc) struct Ranges {
     ranges: Vec<NotedRange>,
-    /// The numbers of all ranges by their hashes, each in the first free place from there on; a power of two long. Empty
-    /// while they are few.
+    /// A hash table of the numbers of all ranges. A number is in the first free place from its range's hash on. The
+    /// length is a power of two. Empty while there are few ranges.
     table: Vec<u32>,
     marks: Vec<Mark>,
     bytes: Vec<u8>,
-    /// What the ranges of these numbers were read by: in ascending order.
+    /// The copies by which the ranges of these numbers were read, in ascending order of the numbers.
     copies: Vec<(usize, Arc<dyn Copies>)>,
-    /// The ranges of these numbers, in ascending order, were gone through by the last `go_through`, and left these of `fresh`.
+    /// The numbers, in ascending order, of the ranges that the last `go_through` went through, and the marks that
+    /// each left in `fresh`.
     again: Vec<(usize, Range<usize>)>,
     fresh: Vec<Mark>,
     /// The room in all of these.
@@ -117,7 +119,7 @@ impl NotedRange {
         (from, self.to.map(|len| &bytes[to_start..][..usize::from(len)]))
     }
 
-    /// Both of its bounds are one key.
+    /// Returns true if both bounds are the same key.
     fn is_point(&self) -> bool {
         matches!((self.from, self.to), (Bound::Included(_), Bound::Included(POINT)))
     }
@@ -133,7 +135,7 @@ impl NotedRange {
 }
 
 impl Ranges {
-    /// None; what is noted is charged to `memory`.
+    /// Makes an empty set. What is noted is charged to `memory`.
     pub(in crate::cc) fn new(memory: &Arc<Memory>) -> Ranges {
         Ranges {
             ranges: Vec::new(),
@@ -148,7 +150,7 @@ impl Ranges {
         }
     }
 
-    /// Notes a range, once. `has_room`: there is room for what was read within it.
+    /// Notes a range, once. `has_room` says if there is room for what was read within it.
     pub(in crate::cc) fn note(
         &mut self,
         scanned: &Scanned<'_>,
@@ -156,7 +158,8 @@ impl Ranges {
     ) -> Result<Noted, OutOfMemory> {
         let is_point = is_point(scanned);
         let hash = hash_of(scanned, is_point);
-        // If keys have come or gone since it was gone through first, its marks say so, and it is gone through again.
+        // If keys have come or gone since the range was first gone through, its marks say so, and the range is gone
+        // through again.
         if let Some(known) = self.find(scanned, is_point, hash) {
             return Ok(Noted::Before { has_marks: known.has_marks });
         }
@@ -177,8 +180,8 @@ impl Ranges {
         Ok(if has_marks { Noted::WithMarks } else { Noted::WithoutMarks })
     }
 
-    /// Notes a range that was read by copies, once. No marks say whether the same keys are there, so nothing is left in the index: the
-    /// transaction counts as a reader of everything. The copies are not charged.
+    /// Notes a range that was read by copies, once. No marks say whether the same keys are there, so no stamp is left
+    /// in the index: the transaction counts as a reader of everything. The copies are not charged.
     pub(in crate::cc) fn note_copies(
         &mut self,
         scanned: &Scanned<'_>,
@@ -189,7 +192,7 @@ impl Ranges {
         }
         let number = self.ranges.len();
         self.note(scanned, || false)?;
-        // (A range that had been noted before is looked after as it was then: what was read is of the same snapshot.)
+        // A range that was noted before keeps the check that it had, because both reads are of the same snapshot.
         if number < self.ranges.len() {
             self.copies.push((number, copies));
         }
@@ -211,7 +214,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// There is room for the marks of the range, or it can be made.
+    /// Returns true if there is room for the marks of the range, or if it can be made.
     fn has_room_for(&mut self, scanned: &Scanned<'_>) -> bool {
         let marks = scanned.marks.len();
         self.marks.len() + marks <= MARKS_MAX
@@ -236,7 +239,7 @@ impl Ranges {
         numbers.map(|number| &self.ranges[number as usize]).find(is_it)
     }
 
-    /// The places of the table where a range of this hash may be, in order. There is a free one among them.
+    /// Returns the places of the table where a range with this hash may be, in order. One of them is free.
     fn places_of(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
         let mask = self.table.len() - 1;
         debug_assert!(self.table.len().is_power_of_two());
@@ -261,7 +264,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Calls `f` for each range, with its index; and with the key, where it is of one.
+    /// Calls `f` for each range with its index, and with the key if the range is a single key.
     pub(in crate::cc) fn each(&self, mut f: impl FnMut(*const TableIndex, Option<&[u8]>)) {
         for range in &self.ranges {
             let len = len_of(&range.from);
@@ -294,10 +297,11 @@ impl Ranges {
         }
     }
 
-    /// Leaves `stamp` where `key` is in an index or would be; the record that is there. `None`: others change that too fast.
+    /// Leaves `stamp` where `key` is or would be in an index, and returns the record that is there. `None`: other
+    /// transactions change that place too fast.
     ///
     /// # Safety
-    /// Inside an epoch; the key's bytes are alive.
+    /// The thread is inside an epoch, and the key's bytes are alive.
     pub(in crate::cc) unsafe fn stamp_key(
         &mut self,
         index: &TableIndex,
@@ -308,9 +312,10 @@ impl Ranges {
         for _ in 0..WALKS_MAX {
             page.is_marking = true;
             page.marks.clear();
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has promised that the thread is inside an epoch and that the key's bytes are alive.
+            // `look` needs no more.
             let found = unsafe { index.look(key, page) };
-            // SAFETY: inside an epoch.
+            // SAFETY: the thread is inside an epoch.
             if unsafe { stamp_marks(index, &page.marks, stamp) } {
                 return Some(found);
             }
@@ -318,13 +323,19 @@ impl Ranges {
         None
     }
 
-    /// Finds out whether the same keys are in all ranges; those in which keys may have come or gone are gone through
-    /// again, and what is there now is given to `revisit`. Leaves `stamp` in the index wherever the transaction has read
-    /// which keys there are. Keys that are dead as of `as_of` and later need not be given. Returns false if `revisit` has said that it is
-    /// enough, or others change a range faster than that.
+    /// Checks whether all ranges contain the same keys as before, and leaves `stamp` in the index wherever the
+    /// transaction has read which keys there are. The steps:
+    ///
+    /// 1. Raise the stamp at all marks.
+    /// 2. Skip each range whose marks are unchanged.
+    /// 3. Go through every other range again, and give what is there now to `revisit`. Keys that are dead as of
+    ///    `as_of` and later need not be given.
+    ///
+    /// Returns false if `revisit` has said that no more need be known, or if other transactions change a range faster
+    /// than it can be gone through.
     ///
     /// # Safety
-    /// Inside an epoch.
+    /// The thread is inside an epoch.
     pub(in crate::cc) unsafe fn revisit(
         &mut self,
         as_of: u64,
@@ -334,7 +345,7 @@ impl Ranges {
         self.page.as_of = as_of;
         for range in &self.ranges {
             for mark in &self.marks[range.marks.start as usize..range.marks.end as usize] {
-                // SAFETY: indexes live as long as the database; inside an epoch.
+                // SAFETY: indexes live as long as the database, and the thread is inside an epoch.
                 unsafe { (*range.index).raise_stamp(mark, stamp) };
             }
         }
@@ -352,7 +363,7 @@ impl Ranges {
                 let (bounds, page) = (range.bounds(&self.bytes), &mut self.page);
                 page.is_marking = false;
                 let mut look = |stale: Stale<'_>| {
-                    // SAFETY: as above; the bytes of keys are alive during the call.
+                    // SAFETY: as above, and the keys' bytes are alive during the call.
                     unsafe { look_again(index, stale, page, revisit) }
                 };
                 if !self.copies[at].1.stale(bounds, &mut look)? {
@@ -373,12 +384,12 @@ impl Ranges {
         Ok(true)
     }
 
-    /// Goes through the ranges in which keys may have come or gone, and gives what is there now to `revisit`. What it has found is known to
-    /// be there at one moment if `is_as_it_was` says so later: at any moment between the two calls. Returns false if `revisit` has said that
-    /// it is enough.
+    /// Goes through the ranges in which keys may have come or gone, and gives what is there now to `revisit`. If
+    /// `is_as_it_was` later returns true, what was found was there at one moment: at any moment between the two
+    /// calls. Returns false if `revisit` has said that no more need be known.
     ///
     /// # Safety
-    /// Inside an epoch.
+    /// The thread is inside an epoch.
     pub(in crate::cc) unsafe fn go_through(
         &mut self,
         revisit: &mut impl Revisit,
@@ -396,7 +407,7 @@ impl Ranges {
             }
             revisit.begin(i);
             let range = range.clone();
-            // SAFETY: as above.
+            // SAFETY: as above, and the caller has promised that the thread is inside an epoch.
             if !unsafe { self.walk(&range, revisit) }? {
                 return Ok(false);
             }
@@ -420,10 +431,10 @@ impl Ranges {
         Ok(())
     }
 
-    /// No key has come into the ranges or gone since they were noted; or since the last `go_through`, where that has gone through them
-    /// again.
+    /// Returns true if no key has come into the ranges or gone since they were noted. For ranges that the last
+    /// `go_through` went through again, the time since then counts instead.
     pub(in crate::cc) fn is_as_it_was(&self) -> bool {
-        fence(Ordering::SeqCst); // of two that insert into each other's ranges one finds the other's key
+        fence(Ordering::SeqCst); // of two that insert into each other's ranges, one finds the other's key
         let mut again = self.again.iter().peekable();
         self.ranges.iter().enumerate().all(|(i, range)| {
             let marks = match again.next_if(|(number, _)| *number == i) {
@@ -436,8 +447,9 @@ impl Ranges {
         })
     }
 
-    /// The index of the range of this number, and the key of record `at` of those that were found there last, for one that said that this is
-    /// enough. The key's bytes are valid until the ranges are used again.
+    /// Returns the index of the range of this number, and the key of the record at position `at` among those found
+    /// there last. Serves a `Revisit` that has said that no more need be known. The key's bytes are valid until the
+    /// ranges are used again.
     #[cold]
     pub(in crate::cc) fn met(&self, range: usize, at: usize) -> (*const TableIndex, Key) {
         let (range, page) = (&self.ranges[range], &self.page);
@@ -452,27 +464,27 @@ impl Ranges {
     /// Goes through a range again, and leaves `stamp` there.
     ///
     /// # Safety
-    /// Inside an epoch.
+    /// The thread is inside an epoch.
     unsafe fn walk_again(
         &mut self,
         range: &NotedRange,
         stamp: u64,
         revisit: &mut impl Revisit,
     ) -> Result<Walked, OutOfMemory> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the thread is inside an epoch, which is all that `walk` needs.
         if !unsafe { self.walk(range, revisit) }? {
             return Ok(Walked::Enough);
         }
-        // SAFETY: indexes live as long as the database; inside an epoch.
+        // SAFETY: indexes live as long as the database, and the thread is inside an epoch.
         let is_unchanged = unsafe { stamp_marks(&*range.index, &self.page.marks, stamp) };
         Ok(if is_unchanged { Walked::Unchanged } else { Walked::Changed })
     }
 
-    /// Gives what is in a range to `revisit`, and leaves the marks of all that was read in the page. Returns false if `revisit` has said
-    /// that it is enough.
+    /// Gives what is in a range to `revisit`, and leaves the marks of everything that was read in the page. Returns
+    /// false if `revisit` has said that no more need be known.
     ///
     /// # Safety
-    /// Inside an epoch.
+    /// The thread is inside an epoch.
     unsafe fn walk(&mut self, range: &NotedRange, revisit: &mut impl Revisit) -> Result<bool, OutOfMemory> {
         // SAFETY: indexes live as long as the database.
         let index = unsafe { &*range.index };
@@ -487,12 +499,14 @@ impl Ranges {
             let found = unsafe { index.look(key, page) };
             return revisit.found(found.as_slice());
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the thread is inside an epoch. The bounds lie in `bytes`, which does
+        // not change during the call.
         unsafe { walk_through(index, key.as_ref(), to, range.is_reverse, page, revisit) }
     }
 }
 
-/// Gives what is there now of what may have been written to `revisit`; returns false if that has said that it is enough.
+/// Gives what is now in the place that may have been written to `revisit`. Returns false if `revisit` has said that
+/// no more need be known.
 ///
 /// # Safety
 /// As `walk_through`.
@@ -504,22 +518,22 @@ unsafe fn look_again(
 ) -> Result<bool, OutOfMemory> {
     match stale {
         Stale::Key(key) => {
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has promised that the thread is inside an epoch and that the key's bytes are alive.
             let found = unsafe { index.look(&Key::new(key), page) };
             revisit.found(found.as_slice())
         }
         Stale::Range(from, to) => {
             let from = from.map(Key::new);
-            // SAFETY: by the caller's promise.
+            // SAFETY: as above, for the bytes of both bounds.
             unsafe { walk_through(index, from.as_ref(), to, false, page, revisit) }
         }
     }
 }
 
-/// Gives what is in a range to `revisit`; returns false if that has said that it is enough.
+/// Gives what is in a range to `revisit`. Returns false if `revisit` has said that no more need be known.
 ///
 /// # Safety
-/// Inside an epoch; the keys' bytes are alive.
+/// The thread is inside an epoch, and the keys' bytes are alive.
 unsafe fn walk_through(
     index: &TableIndex,
     from: Bound<&Key>,
@@ -528,15 +542,15 @@ unsafe fn walk_through(
     page: &mut Page,
     revisit: &mut impl Revisit,
 ) -> Result<bool, OutOfMemory> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller has promised that the thread is inside an epoch and that the keys' bytes are alive.
     let mut walk = unsafe { index.walk(from, is_reverse, page) };
     loop {
-        // SAFETY: in the epoch that the walk began in.
+        // SAFETY: the thread is in the epoch in which the walk began.
         match unsafe { index.next_page(&mut walk, page, &mut PrefetchOnly) } {
             Paged::Suspended => {}
             Paged::End => return Ok(true),
             Paged::Page => {
-                // SAFETY: made by this index.
+                // SAFETY: this index made the walk.
                 unsafe { index.prepare_page(&walk, &mut PrefetchOnly) };
                 let within = page.len_within(to, is_reverse);
                 if !revisit.found(&page.ids[..within])? {
@@ -550,30 +564,30 @@ unsafe fn walk_through(
     }
 }
 
-/// Leaves `stamp` where a walk has left these marks. Returns whether the same keys are there still: then a transaction that
-/// brings one finds the stamp.
+/// Leaves `stamp` where a walk has left these marks. Returns true if the same keys are still there. A transaction
+/// that brings a key then finds the stamp.
 ///
 /// # Safety
-/// Inside an epoch.
+/// The thread is inside an epoch.
 pub(in crate::cc) unsafe fn stamp_marks(index: &TableIndex, marks: &[Mark], stamp: u64) -> bool {
     for mark in marks {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the thread is inside an epoch.
         unsafe { index.raise_stamp(mark, stamp) };
     }
     fence(Ordering::SeqCst); // as in `revisit`
     marks.iter().all(|mark| index.is_as_marked(mark))
 }
 
-/// What going through a range again came to.
+/// The result of going through a range again.
 enum Walked {
     /// Nothing has changed there meanwhile.
     Unchanged,
     Changed,
-    /// It was broken off.
+    /// The walk was broken off, because no more need be known.
     Enough,
 }
 
-/// In place of the length of a second bound that is as the first.
+/// Stands for the length of a second bound that equals the first.
 const POINT: u16 = u16::MAX;
 
 fn len_of(bound: &Bound<u16>) -> usize {
@@ -590,7 +604,8 @@ fn len_of_bytes(bound: Bound<&[u8]>) -> usize {
     }
 }
 
-/// It is of one key, as those of operations that have found none are: these give the same bytes twice.
+/// Returns true if the range is a single key. Operations that have found no value scan such ranges: they give the
+/// same bytes twice.
 fn is_point(scanned: &Scanned<'_>) -> bool {
     match (scanned.from, scanned.to) {
         (Bound::Included(from), Bound::Included(to)) => std::ptr::eq(from, to) || from == to,
@@ -598,7 +613,8 @@ fn is_point(scanned: &Scanned<'_>) -> bool {
     }
 }
 
-/// Of a range's bounds and index. (A transaction that reads ranges of equal hashes on purpose delays itself alone.)
+/// Hashes a range's bounds and index. A transaction that deliberately reads ranges with equal hashes delays only
+/// itself.
 fn hash_of(scanned: &Scanned<'_>, is_point: bool) -> u32 {
     let hash = mix(scanned.index.addr() as u64, u64::from(scanned.is_reverse) << 1 | u64::from(is_point));
     let hash = hash_bound(hash, scanned.from);
@@ -626,8 +642,8 @@ mod tests {
         Scanned { index: std::ptr::null(), from, to, is_reverse: false, marks: &[], rows: 0, known: 0 }
     }
 
-    /// Ranges are kept once each, however many there are, and come back as they were; and all that they took is given
-    /// back, but for a little.
+    /// Ranges are kept once each, however many there are, and come back unchanged. All that they took, except a
+    /// little, is given back.
     #[test]
     fn equal_ranges_are_kept_once() {
         let memory = Memory::new(u64::MAX);

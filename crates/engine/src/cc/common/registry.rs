@@ -1,19 +1,18 @@
-//! The clock, which transactions are open since when, and what became of the transaction behind a tag.
+//! The clock, the open transactions with their begins, and the outcome of the transaction behind a tag.
 //!
 //! Invariants:
-//! - `begin <= clock` for every open snapshot; a commit timestamp is drawn once, by raising `clock`.
-//! - A begin lies between two ticks: after the last commit drawn, before the next; or under schemes in which a transaction has a
-//!   time from its beginning on, it is that time, a tick of its own.
-//! - Outside of `enter`..`leave` a worker begins no transaction. Within, every begin it takes is at
-//!   least its published floor: the clock only rises, and the floor was read from it before. It is raised with every
-//!   begin, and by the worker's housekeeping.
-//! - So `oldest()`, the least of the clock, then all floors, then all begins, read in this order,
-//!   is at most every snapshot open now or opened later. A worker that `oldest` did not see enter
-//!   read the clock after its fence, so after `oldest` had read it; one that it did not see leave
-//!   any more had published its transactions' begins before.
-//! - A place is marked as taken before a transaction begins there, and until the last one there has closed. So
-//!   a search for begins looks at the marks and at taken places, and at nothing else, however many places there
-//!   have been.
+//! - `begin <= clock` for every open snapshot. A commit timestamp is drawn once, by raising `clock`.
+//! - A begin lies between two ticks: after the last commit drawn, and before the next one. Under schemes in which a
+//!   transaction has a time from its beginning on, the begin is this time, a tick of its own.
+//! - Outside of `enter`..`leave` a worker begins no transaction. Within it, every begin that the worker takes is at
+//!   least its published floor, because the clock only rises and the floor was read from it earlier. The floor is
+//!   raised with every begin, and by the worker's housekeeping.
+//! - `oldest()` is the least of the clock, all floors and all begins, read in this order. It is therefore at most
+//!   every snapshot that is open now or opened later. If `oldest` did not see a worker enter, the worker read the
+//!   clock after its fence, and thus after `oldest` had read it. If `oldest` no longer saw a worker that has left,
+//!   the worker had published its transactions' begins before.
+//! - A place is marked as taken before a transaction begins there, and until the last transaction there has closed. A
+//!   search for begins therefore looks only at the marks and at taken places, however many places there have been.
 
 use crate::cc::{Holder, InTheWay, NotBegun};
 use crate::memory::{Kind, Memory, OutOfMemory};
@@ -22,48 +21,48 @@ use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Orderin
 use crate::sync::{CachePadded, Mutex, lock, thread_number};
 use std::sync::Arc;
 
-/// Places of a chunk: the bits of a word, which marks those that are taken.
+/// The number of places in a chunk: the bits of a word, which marks the places that are taken.
 const CHUNK: usize = if cfg!(any(braid_shuttle, braid_loom)) { 4 } else { 64 };
 const CHUNKS_MAX: usize = if cfg!(any(braid_shuttle, braid_loom)) { 4 } else { 16384 };
-/// Chunks that a word marks.
+/// The number of chunks that a word marks.
 const GROUP: usize = u64::BITS as usize;
 const GROUPS_MAX: usize = CHUNKS_MAX.div_ceil(GROUP);
 const FULL: u64 = u64::MAX >> (u64::BITS as usize - CHUNK);
-/// Places for transactions per database.
+/// The number of places for transactions in a database.
 pub(in crate::cc) const TXNS_MAX: usize = CHUNK * CHUNKS_MAX;
 const CLOSED: u64 = u64::MAX;
-/// In the place of a place: there is none yet.
+/// Stands for a place: there is none yet.
 pub(in crate::cc) const NOWHERE: u32 = u32::MAX;
 const _: () = assert!(TXNS_MAX < NOWHERE as usize);
 
 const _: () = assert!(TXNS_MAX <= Tag::DESCRIPTORS_MAX as usize);
 
-/// What a transaction is called outside.
+/// Returns the number by which a transaction is known outside.
 fn id_of(tag: Tag) -> u64 {
     tag.word() & (u64::MAX >> 1)
 }
 
-/// What a transaction's descriptor says of it.
+/// What a transaction's descriptor says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Outcome {
-    /// It has not asked for a commit timestamp: whatever it gets will be later than now.
+    /// The transaction has not asked for a commit timestamp. The timestamp that it gets will be later than now.
     Active,
-    /// It is drawing its timestamp: ask again.
+    /// The transaction is drawing its timestamp: ask again.
     Committing,
-    /// It will commit at this time, or abort.
+    /// The transaction will commit at this time, or abort.
     Pending(Timestamp),
-    /// It has committed at this time, and its versions will say so soon.
+    /// The transaction has committed at this time, and its versions will soon say so.
     Committed(Timestamp),
-    /// It has ended, and its versions say how.
+    /// The transaction has ended, and its versions say how.
     Ended,
 }
 
 const ACTIVE: u64 = 0;
 const COMMITTING: u64 = 1;
 const ENDED: u64 = 2;
-/// Beside a timestamp: it may still abort.
+/// A bit beside a timestamp: the transaction may still abort.
 const PENDING: u64 = 1 << 63;
-/// Timestamps start above the marks.
+/// The first timestamp. Timestamps start above the marks.
 pub(in crate::cc) const FIRST: Timestamp = Timestamp(TICK);
 const _: () = assert!(ENDED < FIRST.0);
 
@@ -71,48 +70,50 @@ const _: () = assert!(ENDED < FIRST.0);
 struct Descriptor {
     tag: AtomicU64,
     outcome: AtomicU64,
-    /// Others wait for the end of the present transaction, or did for that of one before it.
+    /// True if other transactions wait for the end of the present transaction, or waited for that of an earlier
+    /// transaction here.
     is_awaited: AtomicBool,
-    /// Since when an interactive transaction is open; 0: it is none.
+    /// Since when an interactive transaction is open; 0: the transaction is not interactive.
     interactive_since: AtomicU64,
-    /// The thread that runs the transactions of this place; of interactive ones, the thread that has begun or used the last one.
+    /// The thread that runs the transactions of this place. For interactive transactions, it is the thread that began
+    /// or used the last one.
     thread: AtomicU64,
     /// How old the present transaction is, under schemes that compare ages.
     age: AtomicU64,
 }
 
-/// Begins lie densely: `oldest` reads them all.
+/// A group of places. Begins lie densely because `oldest` reads them all.
 #[derive(Debug)]
 struct Chunk {
     begins: CachePadded<[AtomicU64; CHUNK]>,
-    /// One bit for each place that is taken; changed under the lock on `Registry::places`.
+    /// One bit for each place that is taken. Changed under the lock on `Registry::places`.
     taken: AtomicU64,
-    /// One bit for each place whose transaction keeps keys; see [`Registry::set_keeping`].
+    /// One bit for each place whose transaction keeps keys: see [`Registry::set_keeping`].
     keeping: AtomicU64,
     descriptors: [Descriptor; CHUNK],
 }
 
-/// Which chunks have places to give.
+/// Which chunks have free places.
 #[derive(Debug)]
 struct Places {
     /// One bit for each chunk with a free place.
     vacant: [u64; GROUPS_MAX],
-    /// No group before this one has such a chunk.
+    /// The first group that may have such a chunk.
     first: usize,
 }
 
 /// A worker's lower bound on the snapshots that it will open.
 pub(in crate::cc) type Floor = CachePadded<AtomicU64>;
 
-/// One per database.
+/// The clock and all transactions. One per database.
 #[derive(Debug)]
 pub(in crate::cc) struct Registry {
     clock: CachePadded<AtomicU64>,
-    /// Ages given out.
+    /// The number of ages given out.
     ages: CachePadded<AtomicU64>,
     chunks: Box<[AtomicPtr<Chunk>]>,
     chunk_count: AtomicUsize,
-    /// One bit for each chunk with a place that is taken; changed under the lock on `places`.
+    /// One bit for each chunk with a place that is taken. Changed under the lock on `places`.
     occupied: [AtomicU64; GROUPS_MAX],
     places: Mutex<Places>,
     floors: Mutex<Vec<Arc<Floor>>>,
@@ -120,7 +121,7 @@ pub(in crate::cc) struct Registry {
 }
 
 impl Registry {
-    /// Places are charged to `memory`.
+    /// Makes an empty registry. Places are charged to `memory`.
     pub(in crate::cc) fn new(memory: &Arc<Memory>) -> Registry {
         Registry {
             clock: CachePadded::new(AtomicU64::new(FIRST.0)),
@@ -134,8 +135,8 @@ impl Registry {
         }
     }
 
-    /// A place for transactions, as a number to give to the methods below: the lowest there is, so that those in
-    /// use lie densely.
+    /// Takes a place for transactions, and returns its number for the methods below. It is the lowest free place, so
+    /// that places in use lie densely.
     pub(in crate::cc) fn join(&self) -> Result<u32, NotBegun> {
         let mut places = lock(&self.places);
         let group = match (places.first..GROUPS_MAX).find(|&group| places.vacant[group] != 0) {
@@ -150,7 +151,7 @@ impl Registry {
         let at = (!taken).trailing_zeros() as usize;
         debug_assert!(at < CHUNK, "a vacant chunk has a place");
         let now_taken = taken | 1 << at;
-        // Release: pairs with the Acquire in `each_open`, as the next one.
+        // Release: pairs with the Acquire in `each_open`, as does the next store.
         chunk.taken.store(now_taken, Ordering::Release);
         if taken == 0 {
             self.mark_chunk(chunk_number, true);
@@ -163,7 +164,7 @@ impl Registry {
         Ok(place)
     }
 
-    /// Makes a chunk of places; the group that it is in.
+    /// Makes a chunk of places, and returns its group.
     #[cold]
     fn grow(&self, places: &mut Places) -> Result<usize, NotBegun> {
         let count = self.chunk_count.load(Ordering::Relaxed);
@@ -191,16 +192,16 @@ impl Registry {
         Ok(count / GROUP)
     }
 
-    /// Notes whether places of this chunk are taken. The caller has the lock on `places`.
+    /// Notes whether places of this chunk are taken. The caller holds the lock on `places`.
     fn mark_chunk(&self, chunk: usize, is_occupied: bool) {
         let (word, bit) = (&self.occupied[chunk / GROUP], 1 << (chunk % GROUP));
         let others = word.load(Ordering::Relaxed) & !bit; // changed under the lock
         word.store(if is_occupied { others | bit } else { others }, Ordering::Release);
     }
 
-    /// Of the last transaction that announced itself at this place.
+    /// Returns the sequence number of the last transaction that announced itself at this place.
     pub(in crate::cc) fn last_sequence(&self, place: u32) -> u64 {
-        // Relaxed: the place was parted from under the lock that `join` took since.
+        // Relaxed: the place was parted from under the lock that `join` has taken since.
         Tag::from_word(self.descriptor(place).tag.load(Ordering::Relaxed)).sequence()
     }
 
@@ -224,9 +225,9 @@ impl Registry {
 
     #[inline(always)]
     fn chunk(&self, place: u32) -> &Chunk {
-        let chunk = self.chunks[place as usize / CHUNK].load(Ordering::Acquire); // pairs with the Release in `join`
+        let chunk = self.chunks[place as usize / CHUNK].load(Ordering::Acquire); // pairs with the Release in `grow`
         debug_assert!(!chunk.is_null());
-        // SAFETY: a chunk is named after it was stored; chunks live as long as the registry.
+        // SAFETY: a place is handed out only after its chunk was stored, and chunks live as long as the registry.
         unsafe { &*chunk }
     }
 
@@ -240,23 +241,23 @@ impl Registry {
         &self.chunk(place).descriptors[place as usize % CHUNK]
     }
 
-    /// Just after the last commit.
+    /// Returns the time just after the last commit.
     #[inline(always)]
     pub(in crate::cc) fn now(&self) -> Timestamp {
-        // Acquire: pairs with the AcqRel in `draw`: a thread that sees a timestamp sees its owner COMMITTING.
+        // Acquire: pairs with the AcqRel in `draw`. A thread that sees a timestamp sees its owner as COMMITTING.
         Timestamp(self.clock.load(Ordering::Acquire)).after()
     }
 
-    /// Lets the clock be no earlier than the tick of `at`: what is drawn from now on is later.
+    /// Sets the clock to the tick of `at` at least. What is drawn from now on is later.
     pub(in crate::cc) fn resume(&self, at: Timestamp) {
         debug_assert!(at <= Timestamp::LAST);
         self.clock.fetch_max(at.tick().0, Ordering::AcqRel); // pairs with the Acquire in `now`
         debug_assert!(self.now() >= at);
     }
 
-    /// Lets a tick pass that is nobody's commit.
+    /// Lets a tick pass that belongs to no commit.
     pub(in crate::cc) fn advance(&self) -> Timestamp {
-        // AcqRel: pairs with the Acquire in `now`: snapshots from here on have seen what came before.
+        // AcqRel: pairs with the Acquire in `now`. Snapshots from here on have seen what was done before.
         self.clock.fetch_add(TICK, Ordering::AcqRel);
         self.now()
     }
@@ -269,7 +270,8 @@ impl Registry {
         begin
     }
 
-    /// The same, as of a time that no other transaction has: what is committed as of that time is within the snapshot.
+    /// Opens a snapshot as of a time that no other transaction has. What is committed as of that time is within the
+    /// snapshot.
     pub(in crate::cc) fn open_at_own_time(&self, place: u32) -> Timestamp {
         let begin = self.draw_time(); // read from the clock, as in `open`, so no less than the worker's floor
         self.begin_word(place).store(begin.0, Ordering::Release); // pairs with the Acquire in `each_open`
@@ -278,11 +280,11 @@ impl Registry {
 
     #[inline(always)]
     pub(in crate::cc) fn close(&self, place: u32) {
-        self.begin_word(place).store(CLOSED, Ordering::Release); // what the transaction read is read
+        self.begin_word(place).store(CLOSED, Ordering::Release); // all of its reads are complete
     }
 
-    /// Keeps the keys that are deleted after the snapshot at this place in their indexes, or no longer. (A hint: a thread that has
-    /// looked at the snapshots before goes by that look.)
+    /// Sets whether keys that are deleted after the snapshot at this place stay in their indexes. This is a hint: a
+    /// thread that has looked at the snapshots before the call acts on that earlier look.
     #[cold]
     pub(in crate::cc) fn set_keeping(&self, place: u32, keeps: bool) {
         let (word, bit) = (&self.chunk(place).keeping, 1 << (place as usize % CHUNK));
@@ -300,70 +302,71 @@ impl Registry {
         d.outcome.store(ACTIVE, Ordering::Release);
     }
 
-    /// Draws the transaction's commit timestamp. Others wait for its outcome from now on.
+    /// Draws the transaction's commit timestamp. Other transactions wait for its outcome from now on.
     pub(in crate::cc) fn draw(&self, place: u32) -> Timestamp {
         let outcome = &self.descriptor(place).outcome;
         outcome.store(COMMITTING, Ordering::Release);
-        // AcqRel: pairs with the Acquire in `now`: a snapshot that includes the timestamp knows its
-        // owner to be committing at least.
+        // AcqRel: pairs with the Acquire in `now`. A snapshot that includes the timestamp knows that its owner is at
+        // least committing.
         let at = self.clock.fetch_add(TICK, Ordering::AcqRel) + TICK;
         outcome.store(PENDING | at, Ordering::Release); // pairs with the Acquire in `outcome`
         Timestamp(at)
     }
 
-    /// A time that no other transaction has, for one that has to know it before it commits.
+    /// Returns a time that no other transaction has, for a transaction that must know its time before it commits.
     pub(in crate::cc) fn draw_time(&self) -> Timestamp {
         Timestamp(self.clock.fetch_add(TICK, Ordering::AcqRel) + TICK) // as in `advance`
     }
 
-    /// Lets the transaction commit at `earliest`, or if it `draws` a time of its own, at the next tick that is no earlier. The
-    /// clock is no earlier then; and what `draw` says of others holds.
+    /// Lets the transaction commit at `earliest`. If it `draws` a time of its own, it commits at the next tick that
+    /// is no earlier. The clock is no earlier than that time afterwards. What `draw` says about other transactions
+    /// holds.
     pub(in crate::cc) fn commit_at(&self, place: u32, earliest: Timestamp, draws: bool) -> Timestamp {
         let outcome = &self.descriptor(place).outcome;
         outcome.store(COMMITTING, Ordering::Release);
         let next = |clock: u64| earliest.0.max(if draws { clock + TICK } else { clock });
-        // AcqRel: as in `draw`, also where the clock stays as it is.
+        // AcqRel: as in `draw`, even if the clock stays as it is.
         let clock = self.clock.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |clock| Some(next(clock)));
         let at = if draws { next(clock.expect("it is always set")) } else { earliest.0 };
         outcome.store(PENDING | at, Ordering::Release); // pairs with the Acquire in `outcome`
         Timestamp(at)
     }
 
-    /// The transaction has committed, at the tick that it has drawn.
+    /// Marks the transaction as committed, at the tick that it has drawn.
     pub(in crate::cc) fn settle(&self, place: u32, stamp: Timestamp) {
         let outcome = &self.descriptor(place).outcome;
         debug_assert_eq!(outcome.load(Ordering::Relaxed), PENDING | stamp.tick().0);
         outcome.store(stamp.0, Ordering::Release); // pairs with the Acquire in `outcome`
     }
 
-    /// The transaction at this place has ended, and its versions say how.
+    /// Marks the transaction at this place as ended. Its versions say how it ended.
     #[inline(always)]
     pub(in crate::cc) fn end(&self, place: u32) {
         self.descriptor(place).outcome.store(ENDED, Ordering::Release); // pairs with the Acquire in `outcome`
     }
 
-    /// Marks the transaction at this place as awaited, and lets the end of a transaction there see it: one that draws a
-    /// commit timestamp after this call, or passes a fence after it has undone its writes. Who calls looks at the row
-    /// after that: what ended earlier than that shows there.
+    /// Marks the transaction at this place as awaited, and makes sure that its end sees the mark. This holds if the
+    /// transaction draws a commit timestamp after this call, or passes a fence after it has undone its writes. The
+    /// caller looks at the row afterwards, because there it sees the result of a transaction that ended earlier.
     pub(in crate::cc) fn await_end(&self, place: u32) {
         self.descriptor(place).is_awaited.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst); // pairs with the fence in `abort` of the scheme
-        // AcqRel: of this and the one in `draw` the later acquires what came before the earlier.
+        // AcqRel: of this operation and the one in `draw`, the later acquires what precedes the earlier.
         self.clock.fetch_or(0, Ordering::AcqRel);
     }
 
-    /// Whether the transaction that ends at this place is awaited.
+    /// Returns true if the transaction that ends at this place is awaited.
     #[inline(always)]
     pub(in crate::cc) fn is_awaited(&self, place: u32) -> bool {
         self.descriptor(place).is_awaited.load(Ordering::Relaxed)
     }
 
-    /// The waiters for the transaction that has ended at this place are going to be told.
+    /// Clears the mark: the waiters for the transaction that has ended at this place are about to be told.
     pub(in crate::cc) fn clear_awaited(&self, place: u32) {
         self.descriptor(place).is_awaited.store(false, Ordering::Relaxed);
     }
 
-    /// See `ConcurrencyControl::set_interactive`; 0: it is none.
+    /// Sets since when the transaction is interactive: see `ConcurrencyControl::set_interactive`. 0: it is not.
     pub(in crate::cc) fn set_interactive_since(&self, place: u32, now_ns: u64) {
         if place != NOWHERE {
             self.descriptor(place).interactive_since.store(now_ns, Ordering::Relaxed); // for messages
@@ -371,47 +374,48 @@ impl Registry {
         }
     }
 
-    /// The transactions of this place are the calling thread's from now on. Called before one begins: a thread that sees it open sees
-    /// whose it is.
+    /// Gives the transactions of this place to the calling thread from now on. Called before a transaction begins, so
+    /// a thread that sees it open sees whose it is.
     fn set_thread(&self, place: u32) {
         self.descriptor(place).thread.store(thread_number(), Ordering::Relaxed); // the begin is stored with Release
     }
 
-    /// Since when an interactive transaction is open there.
+    /// Returns since when an interactive transaction is open at this place.
     pub(in crate::cc) fn interactive_since(&self, place: u32) -> Option<u64> {
         Some(self.descriptor(place).interactive_since.load(Ordering::Relaxed)).filter(|&since| since != 0)
     }
 
-    /// An age for a transaction: those that draw later get greater ones.
+    /// Returns an age for a transaction. Later calls return greater ages.
     pub(in crate::cc) fn draw_age(&self) -> u64 {
-        self.ages.fetch_add(1, Ordering::Relaxed) // only difference counts
+        self.ages.fetch_add(1, Ordering::Relaxed) // only the difference counts
     }
 
-    /// Makes the age known of the transaction that has begun at this place, before its tag is.
+    /// Makes the age of the transaction that has begun at this place known, before its tag is.
     pub(in crate::cc) fn set_age(&self, place: u32, age: u64) {
-        // Release: pairs with the Acquire in `age_of`: what the transaction before this one at its place has done is done.
+        // Release: pairs with the Acquire in `age_of`. All actions of the previous transaction at this place are
+        // complete.
         self.descriptor(place).age.store(age, Ordering::Release); // `announce` comes later
     }
 
-    /// How old the transaction of `tag` is; `None`: it has ended. (That of the next one at its place, if it ends at this
-    /// moment.)
+    /// Returns how old the transaction of `tag` is; `None`: it has ended. If the transaction ends during the call,
+    /// the age may be that of the next transaction at its place.
     pub(in crate::cc) fn age_of(&self, tag: Tag) -> Option<u64> {
         let d = self.descriptor(tag.descriptor());
         let is_open = d.tag.load(Ordering::Acquire) == tag.word(); // pairs with the Release in `announce`
         is_open.then(|| d.age.load(Ordering::Acquire)) // pairs with the Release in `set_age`
     }
 
-    /// Halts a commit half-way, for tests.
+    /// Halts a commit halfway, for tests.
     #[cfg(test)]
     pub(in crate::cc) fn pretend_committing(&self, place: u32) {
         self.descriptor(place).outcome.store(COMMITTING, Ordering::Release);
     }
 
-    /// What became of the transaction of `tag`.
+    /// Returns the outcome of the transaction of `tag`.
     pub(in crate::cc) fn outcome(&self, tag: Tag) -> Outcome {
         let d = self.descriptor(tag.descriptor());
         let outcome = d.outcome.load(Ordering::Acquire); // pairs with the Releases in `announce`, `draw`
-        // If the descriptor is still this transaction's after that, so was the outcome.
+        // If the descriptor still belongs to this transaction after that read, so did the outcome.
         if d.tag.load(Ordering::Acquire) != tag.word() {
             return Outcome::Ended;
         }
@@ -424,7 +428,7 @@ impl Registry {
         }
     }
 
-    /// The transaction of `tag`, while it is open.
+    /// Returns the transaction of `tag`, while it is open.
     pub(in crate::cc) fn holder(&self, tag: Tag) -> Option<Holder> {
         let is_ending = match self.outcome(tag) {
             Outcome::Active => false,
@@ -434,13 +438,13 @@ impl Registry {
         Some(Holder { id: id_of(tag), place: tag.descriptor(), is_ending })
     }
 
-    /// Whether `holder` is still open.
+    /// Returns true if `holder` is still open.
     pub(in crate::cc) fn is_open(&self, holder: Holder) -> bool {
         let tag = Tag::from_word(self.descriptor(holder.place).tag.load(Ordering::Acquire)); // as in `outcome`
         id_of(tag) == holder.id && self.holder(tag).is_some()
     }
 
-    /// A worker's floor, closed.
+    /// Makes a worker's floor, closed.
     pub(in crate::cc) fn floor(&self) -> Arc<Floor> {
         let floor = Arc::new(CachePadded::new(AtomicU64::new(CLOSED)));
         lock(&self.floors).push(floor.clone());
@@ -454,14 +458,15 @@ impl Registry {
     /// Publishes or raises a worker's floor.
     pub(in crate::cc) fn raise(&self, floor: &Floor) {
         floor.store(self.now().0, Ordering::Release);
-        // Pairs with the fence in `oldest`: either it sees this floor, or what is read of the clock
-        // from now on is no less than what it saw.
+        // Pairs with the fence in `floor_now`: either that thread sees this floor, or this thread reads no lesser
+        // clock from now on than that thread saw.
         fence(Ordering::SeqCst);
     }
 
-    /// Raises the floor of a worker that has entered to the begin of its latest transaction, at the price of a store: the
-    /// less it lags behind the clock, the fewer versions reclamation has to leave. Needs no fence: for a thread that does not
-    /// see this floor, the one before holds; and a thread that sees it sees all begins that came before it.
+    /// Raises the floor of a worker that has entered to the begin of its latest transaction. This costs one store.
+    /// The less the floor lags behind the clock, the fewer versions reclamation has to leave. No fence is needed: for
+    /// a thread that does not see this floor, the earlier one holds, and a thread that sees it sees all earlier
+    /// begins.
     #[inline(always)]
     pub(in crate::cc) fn follow(&self, floor: &Floor, begin: Timestamp) {
         debug_assert!(floor.load(Ordering::Relaxed) <= begin.0, "a snapshot begins above its worker's floor");
@@ -469,10 +474,10 @@ impl Registry {
     }
 
     pub(in crate::cc) fn lower(&self, floor: &Floor) {
-        floor.store(CLOSED, Ordering::Release); // pairs with the Acquire in `oldest`: begins come first
+        floor.store(CLOSED, Ordering::Release); // pairs with the Acquire in `floor_now`: begins come first
     }
 
-    /// No snapshot that is open now or opened later is older than `floor`, but for those in `open`.
+    /// Returns a time `floor`: no snapshot that is open now or opened later is older, except those in `open`.
     pub(in crate::cc) fn floor_now(&self) -> Timestamp {
         let mut least = self.now().0;
         fence(Ordering::SeqCst); // pairs with the fence in `raise`
@@ -482,12 +487,12 @@ impl Registry {
         Timestamp(least)
     }
 
-    /// At most every snapshot open now or later.
+    /// Returns a time that is at most every snapshot open now or later.
     pub(in crate::cc) fn oldest(&self) -> Timestamp {
         self.oldest_and_looks().0
     }
 
-    /// The same, and at how many open transactions it had to look.
+    /// Returns the same time, and the number of open transactions that had to be looked at.
     pub(in crate::cc) fn oldest_and_looks(&self) -> (Timestamp, usize) {
         let (mut least, mut looks) = (self.floor_now(), 0);
         self.each_open(|_, begin, _| {
@@ -512,8 +517,8 @@ impl Registry {
         found
     }
 
-    /// The open snapshots, in no order and with repetitions, into `out`, and those of transactions that keep keys into `keeping` as
-    /// well; and `floor_now` from before.
+    /// Collects the open snapshots in `out`, in no order and with repetitions, and those of transactions that keep
+    /// keys in `keeping` as well. Returns `floor_now`, taken before.
     pub(in crate::cc) fn snapshots(
         &self,
         out: &mut Vec<Timestamp>,
@@ -531,8 +536,8 @@ impl Registry {
         floor
     }
 
-    /// Looks at the places that are taken, by the marks. A place is marked before a transaction begins there, so a
-    /// thread that has to see the begin sees the mark.
+    /// Looks at the taken places, by their marks. A place is marked before a transaction begins there, so a thread
+    /// that has to see the begin sees the mark.
     fn each_open(&self, mut f: impl FnMut(u32, Timestamp, bool)) {
         let groups = self.chunk_count.load(Ordering::Acquire).div_ceil(GROUP);
         for (group, occupied) in self.occupied[..groups].iter().enumerate() {
@@ -551,7 +556,7 @@ impl Registry {
     }
 }
 
-/// The numbers of the bits that are set.
+/// Returns the numbers of the bits that are set.
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let at = word.trailing_zeros();
@@ -563,7 +568,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 impl Drop for Registry {
     fn drop(&mut self) {
         for chunk in &self.chunks[..self.chunk_count.load(Ordering::Relaxed)] {
-            // SAFETY: boxed by `join`, dropped once.
+            // SAFETY: `grow` boxed the chunk, and it is dropped once.
             drop(unsafe { Box::from_raw(chunk.load(Ordering::Relaxed)) });
             self.memory.release(Kind::Transactions, size_of::<Chunk>() as u64);
         }
@@ -604,7 +609,7 @@ mod tests {
         assert_eq!(r.oldest(), r.now());
     }
 
-    /// A tag tells its transaction's outcome, and no later one's of the same place.
+    /// A tag tells its transaction's outcome, and not that of a later transaction at the same place.
     #[test]
     fn outcomes() {
         let r = registry();
@@ -620,7 +625,8 @@ mod tests {
         assert_eq!((r.outcome(first), r.outcome(second)), (Outcome::Ended, Outcome::Active));
     }
 
-    /// One that was in others' way is known to be open until it ends, however it does, and is not taken for the next one at its place.
+    /// A holder is known to be open until it ends, whether it commits or aborts. It is not taken for the next
+    /// transaction at its place.
     #[test]
     fn holders() {
         let r = registry();
@@ -643,7 +649,7 @@ mod tests {
         assert!(!r.is_open(holder) && r.holder(next).is_some());
     }
 
-    /// A resumed clock gives no timestamp again, and never goes back.
+    /// A resumed clock never gives a timestamp twice and never goes back.
     #[test]
     fn resumes() {
         let r = registry();
@@ -672,7 +678,7 @@ mod tests {
         }
     }
 
-    /// Places that are given back are not looked at any more, and those that remain are all found.
+    /// Places that are given back are no longer looked at, and the remaining ones are all found.
     #[test]
     fn looks_follow_open_transactions() {
         let r = registry();
@@ -694,7 +700,7 @@ mod tests {
         assert_eq!(r.oldest(), begins[0]);
     }
 
-    /// Places that would exceed the memory limit are refused, and charged as long as the registry lives.
+    /// Places that would exceed the memory limit are refused. Places are charged as long as the registry lives.
     #[test]
     fn places_are_charged() {
         let memory = Memory::new(0);

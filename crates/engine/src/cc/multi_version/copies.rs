@@ -4,22 +4,22 @@ use crate::memory::{Arena, Charge, Memory, OutOfMemory};
 use crate::record::{Version, VersionKind};
 use std::sync::Arc;
 
-/// Versions up to this long, with their heads, are copied side by side.
+/// Versions up to this length, heads included, are copied side by side.
 const SHORT_BYTES_MAX: usize = 1024;
-/// Room for copies of long ones at first.
+/// Initial room for copies of long versions.
 const LONG_FIRST: usize = 8;
 
-/// One per slot, reused.
+/// The copies of a transaction. One per slot, reused.
 #[derive(Debug)]
 pub(super) struct Copies {
     short: Arena,
     long: Vec<Box<[u64]>>,
-    /// The room in `long`, and in what those hold.
+    /// The room in `long`, and in the copies that it holds.
     charge: Charge,
 }
 
 impl Copies {
-    /// None; those to come are charged to `memory`.
+    /// Makes an empty set. Copies are charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Copies {
         Copies { short: Arena::new(memory), long: Vec::new(), charge: Charge::new(memory) }
     }
@@ -29,7 +29,7 @@ impl Copies {
     /// # Safety
     /// The version is not reclaimed meanwhile.
     pub(super) unsafe fn copy(&mut self, version: *const Version) -> Result<*const Version, OutOfMemory> {
-        // SAFETY: by the caller's promise; its bytes do not change.
+        // SAFETY: the caller has promised that the version is not reclaimed meanwhile, and its bytes do not change.
         let (value, stamp) = unsafe { (&*Version::value(version), (*version).stamp()) };
         let bytes = Version::bytes_for(value.len());
         let write = |at: *mut u64| {
@@ -53,7 +53,7 @@ impl Copies {
         Ok(at)
     }
 
-    /// They are not looked at any more.
+    /// Forgets the copies. They are not looked at any more.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         self.short.reset();

@@ -1,12 +1,14 @@
-//! MVCC: multi-version timestamp ordering. A transaction gets its place in the order when it begins, and reads what is the newest
-//! as of then; a write that comes too late for its place is refused.
+//! MVCC: multi-version timestamp ordering. A transaction gets its place in the order when it begins. It reads what is
+//! the newest as of then. A write that comes too late for its place is refused.
 //!
-//! After Reed: Naming and synchronization in a decentralized computer system, 1978, and Bernstein and Goodman: Concurrency control
-//! in distributed database systems, ACM Computing Surveys 1981. README.md of this folder has the argument. Different here:
+//! After Reed: Naming and synchronization in a decentralized computer system, 1978, and Bernstein and Goodman:
+//! Concurrency control in distributed database systems, ACM Computing Surveys 1981. README.md of this folder has the
+//! argument. The differences:
 //!
-//! - A version is put in front of the others or not at all: a write behind a later version is refused, where the textbook would
-//!   put it between two. So a record needs one time until which it has been read, instead of one for each version.
-//! - Ranges and absent keys: their times lie in the nodes of the index.
+//! - A version is put before the others or not at all. A write behind a later version is refused, where the textbook
+//!   would put it between two versions. A record therefore needs one time until which it has been read, instead of
+//!   one for each version.
+//! - The times of ranges and absent keys lie in the nodes of the index.
 //! - `get_for_update` is a read and a pending write.
 
 mod copies;
@@ -29,11 +31,11 @@ pub use reads::ReadSet;
 use std::marker::PhantomData;
 use steps::{Proven, Rules, Verdict};
 
-/// Multi-version timestamp ordering: serializable; a transaction reads as of its beginning, and one that would change what was
-/// read or written as of later is run again.
+/// Multi-version timestamp ordering: serializable. A transaction reads as of its beginning. A transaction that would
+/// change what was read or written as of a later time is run again.
 pub type MultiVersion = Mvcc<ByTime<Proven>>;
 
-/// [`MultiVersion`] with an error, of those in [`planted`].
+/// [`MultiVersion`] with one of the errors in [`planted`].
 #[doc(hidden)]
 pub type PlantedMultiVersion<const BUG: u32> = Mvcc<ByTime<planted::Erring<BUG>>>;
 
@@ -63,7 +65,7 @@ impl<R: Rules> Tracker for ByTime<R> {
         ReadSet::new(memory)
     }
 
-    /// Noted at the record when it was accessed.
+    /// Does nothing: the read was noted at the record when it was accessed.
     #[inline(always)]
     fn read(_: &mut ReadSet, _: *const Slot, _: Option<*const Version>) {}
 
@@ -76,7 +78,7 @@ impl<R: Rules> Tracker for ByTime<R> {
         R::read_absent(reads, slot, target);
     }
 
-    /// It is tracked like any other: as of an earlier time it would not be in a strict order.
+    /// Does nothing: the transaction is tracked like any other. At an earlier time it would not be in a strict order.
     fn declare_read_only(_: Env<'_, Mvcc<Self>>, _: &mut Txn<Self>) {}
 
     #[inline(always)]
@@ -125,7 +127,8 @@ impl<R: Rules> Tracker for ByTime<R> {
     }
 
     unsafe fn copy(reads: &mut ReadSet, version: *const Version) -> Result<*const Version, OutOfMemory> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the version is not reclaimed in this epoch, so it outlives the
+        // copying.
         unsafe { reads.copies.copy(version) }
     }
 

@@ -1,5 +1,6 @@
-//! Errors that can be planted, to show that the checks find them. Each is a scheme of its own,
-//! [`PlantedMultiVersion`](super::PlantedMultiVersion), with another form of one of the steps: no database that is not a test's ever runs one.
+//! Errors that tests plant, to show that the checks find them. Each error is a scheme of its own,
+//! [`PlantedMultiVersion`](super::PlantedMultiVersion), with another form of one of the steps. Only databases of
+//! tests ever run one.
 
 use super::ReadSet;
 use super::steps::{Open, Proven, Rules, Scope, Verdict, is_read_later, judge, leave_and_look};
@@ -21,15 +22,15 @@ macro_rules! bugs {
 bugs! {
     /// A read leaves no time at the record.
     READ_TIMES_FORGOTTEN = 1;
-    /// It does so after it has looked for what is about to be written.
+    /// A read leaves its time only after it has looked for what is about to be written.
     READ_TIMES_LATE = 2;
-    /// A write looks whether the record was read only before it is there.
+    /// A write checks whether the record was read only before the write's version is there.
     WRITES_UNSEEN = 3;
-    /// A read does not wait for what is about to be written as of earlier.
+    /// A read does not wait for what is about to be written as of an earlier time.
     EARLIER_IGNORED = 4;
     /// A read of an absent key leaves nothing in the index.
     ABSENCE_FORGOTTEN = 5;
-    /// Neither does a scan.
+    /// A scan leaves nothing in the index.
     RANGES_FORGOTTEN = 6;
     /// An insert does not check whether a later transaction has read the key as absent.
     KEYS_COME_UNASKED = 7;
@@ -39,7 +40,8 @@ bugs! {
     SPLITS_LOSE_STAMPS = 9;
     /// A row that was locked and not changed counts as never read.
     LOCKS_FORGOTTEN = 10;
-    /// A read takes the version that it has met, whatever its transaction has put in front of that before it committed.
+    /// A read takes the version that it has met, whatever the version's transaction has put before it until it
+    /// committed.
     EARLY_VALUES_SEEN = 11;
     /// A read that is not tracked does not wait for a commit that is under way.
     COMMITS_IGNORED = 12;

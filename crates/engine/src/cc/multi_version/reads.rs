@@ -1,5 +1,6 @@
-//! What a transaction has to look at again when it commits: the ranges in which keys came or went while it went through them.
-//! Of all others it has left its time in the index when it was through.
+//! What a transaction has to look at again when it commits: the ranges in which keys came or went while the
+//! transaction went through them. In all other ranges it has left its time in the index when it had gone through
+//! them.
 
 use super::copies::Copies;
 use crate::cc::common::ranges::{Noted, Ranges, Revisit, stamp_marks};
@@ -8,36 +9,36 @@ use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{RecordId, Slot, Timestamp};
 use std::sync::Arc;
 
-/// Room at first, and room that is kept for the next transaction.
+/// Initial room, and room that is kept for the next transaction.
 const FOUND_FIRST: usize = 16;
 const FOUND_KEPT: usize = 1024;
 
-/// One per slot, reused.
+/// The noted reads of a transaction. One per slot, reused.
 #[derive(Debug)]
 pub struct ReadSet {
     /// The transaction's time.
     at: Timestamp,
     ranges: Ranges,
-    /// How many there are.
+    /// The number of ranges.
     count: usize,
-    /// The records that were found in each, by its number.
+    /// The records that were found in each range, by the range's number.
     found: Vec<(usize, *const Slot)>,
     charge: Charge,
-    /// What is listed was found in the last range.
+    /// True if records that are listed were found in the last range.
     pub(super) is_listing: bool,
-    /// There was more to note than memory for it.
+    /// True if there was more to note than memory for it.
     pub(super) is_full: bool,
-    /// The first record that was not found before and that the last look did not accept: of another transaction, if that has not
-    /// committed.
+    /// The first record that was not found before and that the last look did not accept. It belongs to another
+    /// transaction, if this transaction has not committed.
     pub(super) obstacle: Option<Target>,
-    /// What was read without a note.
+    /// Copies of what was read without a note.
     pub(super) copies: Copies,
 }
 // SAFETY: the pointers lead to slots of the database, under the rules of the scheme.
 unsafe impl Send for ReadSet {}
 
 impl ReadSet {
-    /// Of nothing; what it will hold is charged to `memory`.
+    /// Makes an empty set. What it will hold is charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> ReadSet {
         ReadSet {
             at: Timestamp(0),
@@ -75,20 +76,22 @@ impl ReadSet {
         self.obstacle = None;
     }
 
-    /// Leaves the time where a range has been gone through; if keys have come or gone there meanwhile, notes it.
+    /// Leaves the time where a range has been gone through. If keys have come or gone there meanwhile, notes the
+    /// range.
     pub(super) fn leave_in_range(&mut self, scanned: &Scanned<'_>) {
         self.is_listing = false;
-        // SAFETY: indexes live as long as the database; a scan is told of inside its epoch.
+        // SAFETY: indexes live as long as the database, and a scan is reported inside its epoch.
         let is_left = unsafe { stamp_marks(&*scanned.index, scanned.marks, self.at.0) };
         if !is_left || scanned.marks.is_empty() {
             self.note(scanned);
         }
     }
 
-    /// The same of a key that is not there, or has this record without a value (or null).
+    /// Leaves the time at a key that is absent, or whose record (`slot`) has no value. `slot` is null if there was no
+    /// record.
     pub(super) fn leave_at_key(&mut self, slot: *const Slot, target: &Target) {
         self.is_listing = false;
-        // SAFETY: as above; the key lives as long as the transaction.
+        // SAFETY: as above, and the key lives as long as the transaction.
         let there = unsafe { self.ranges.stamp_key(&*target.index, &target.key, self.at.0) };
         match there {
             Some(None) => {}
@@ -103,7 +106,7 @@ impl ReadSet {
     #[cold]
     fn note(&mut self, scanned: &Scanned<'_>) {
         match self.ranges.note(&Scanned { marks: &[], ..*scanned }, || true) {
-            Ok(Noted::Before { .. }) => {} // what was found there then is what counts
+            Ok(Noted::Before { .. }) => {} // what was found there then counts
             Ok(Noted::WithMarks | Noted::WithoutMarks) => {
                 (self.count, self.is_listing) = (self.count + 1, true)
             }
@@ -111,8 +114,9 @@ impl ReadSet {
         }
     }
 
-    /// A value of the record has been found in the range that was noted last. (A record without one may be another key's, or another
-    /// one's of the same key, when the transaction commits.)
+    /// Notes that a value of the record has been found in the range that was noted last. A record without a value is
+    /// not listed. When the transaction commits, its memory may belong to another key, or to another record of the
+    /// same key.
     pub(super) fn list(&mut self, slot: *const Slot) {
         if !self.is_listing {
             return;
@@ -125,16 +129,17 @@ impl ReadSet {
         }
     }
 
-    /// The record is no more. One that has its slot next was not found in any range.
+    /// Removes a record that is gone from the list. The next record in its slot was not found in any range.
     pub(super) fn unlist(&mut self, slot: *const Slot) {
         self.found.retain(|&(_, found)| !std::ptr::eq(found, slot));
     }
 
-    /// Goes through the noted ranges again, and leaves the time there. Each record that was not found there before is given to
-    /// `look`, which returns false where that is enough. Returns false likewise, or if others change a range too fast.
+    /// Goes through the noted ranges again, and leaves the time there. Gives each record that was not found there
+    /// before to `look`, which returns false if no more need be known. In this case the result is false, as it is if
+    /// other transactions change a range too fast.
     ///
     /// # Safety
-    /// Inside an epoch.
+    /// The thread is inside an epoch.
     pub(super) unsafe fn look_again(
         &mut self,
         look: &mut impl FnMut(*const Slot) -> bool,
@@ -142,7 +147,7 @@ impl ReadSet {
     ) -> Result<bool, OutOfMemory> {
         self.found.sort_unstable();
         let mut unknown = Unknown { found: &self.found, range: 0, refused: None, look, slot_of };
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the thread is inside an epoch, which is all that `revisit` needs.
         let is_known = unsafe { self.ranges.revisit(0, self.at.0, &mut unknown) }?;
         self.obstacle = unknown.refused.filter(|_| !is_known).map(|(at, id)| {
             let (index, key) = self.ranges.met(unknown.range, at);
@@ -157,7 +162,7 @@ struct Unknown<'r, F, G> {
     found: &'r [(usize, *const Slot)],
     /// The range that is gone through.
     range: usize,
-    /// A record that is not accepted: its number among those found together, and its id.
+    /// A record that is not accepted: its number among the records found together, and its id.
     refused: Option<(usize, RecordId)>,
     look: &'r mut F,
     slot_of: G,

@@ -1,5 +1,5 @@
-//! The steps of the scheme: what a read leaves, and what a write looks for. Where tests put another form of one step in its place,
-//! to show that the checks notice it (`planted.rs`), it is called by way of [`Rules`].
+//! The steps of the scheme: what a read leaves, and what a write looks for. Tests replace single steps by another
+//! form, to show that the checks notice it (`planted.rs`). Such steps are called by way of [`Rules`].
 
 use super::{ByTime, ReadSet};
 use crate::cc::mvcc::{Mvcc, Txn};
@@ -12,13 +12,13 @@ use crate::sync::atomic::{Ordering, fence};
 pub(super) type Scope<'e, R> = Env<'e, Mvcc<ByTime<R>>>;
 pub(super) type Open<R> = Txn<ByTime<R>>;
 
-/// Whether the keys that a transaction has found are those that there are as of its time.
+/// Whether the keys that a transaction has found are the keys that exist as of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Fits,
-    /// It has missed one, or there is no knowing.
+    /// The transaction has missed a key, or this cannot be known.
     Misses(Abort),
-    /// An earlier transaction is about to bring one: ask again.
+    /// An earlier transaction is about to bring a key: ask again.
     Unknown,
 }
 
@@ -26,15 +26,16 @@ pub enum Verdict {
 #[inline(always)]
 pub(super) fn leave_and_look(slot: &Slot, at: Timestamp) -> *const Version {
     slot.raise_read_until(at);
-    fence(Ordering::SeqCst); // of a read and a write that meet one sees the other: pairs with the one in `is_read_later`
+    fence(Ordering::SeqCst); // if a read and a write meet, one sees the other: pairs with the fence in `is_read_later`
     slot.head()
 }
 
-/// Whether a record has been read as of later than `at`. Of a version that `is_there` a read that has left no time yet knows.
+/// Returns true if a record has been read as of a time later than `at`. A read that has not left its time yet knows a
+/// version that `is_there`.
 #[inline(always)]
 pub(super) fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
     if is_there {
-        fence(Ordering::SeqCst); // pairs with the one in `leave_and_look`
+        fence(Ordering::SeqCst); // pairs with the fence in `leave_and_look`
     }
     slot.read_until() > at
 }
@@ -48,7 +49,7 @@ pub(super) fn judge<R: Rules>(env: Scope<'_, R>, txn: &mut Open<R>) -> Verdict {
     let (at, me, shared) = (txn.begin(), txn.tag(), env.shared);
     let mut verdict = Verdict::Misses(Abort::Unserializable);
     let mut look = |slot| {
-        // SAFETY: found in this epoch.
+        // SAFETY: the record was found in this epoch.
         let has_value = unsafe { shared.has_value(at, me, slot) };
         if has_value.is_none() {
             verdict = Verdict::Unknown;
@@ -63,7 +64,7 @@ pub(super) fn judge<R: Rules>(env: Scope<'_, R>, txn: &mut Open<R>) -> Verdict {
     }
 }
 
-/// The steps, as they are argued for.
+/// The steps that the argument covers.
 pub trait Rules: Sized + Send + Sync + 'static {
     /// See [`Tracker::makes`](crate::cc::mvcc::Tracker::makes).
     #[inline(always)]
@@ -72,48 +73,48 @@ pub trait Rules: Sized + Send + Sync + 'static {
         false
     }
 
-    /// A record is read.
+    /// Reads a record.
     #[inline(always)]
     fn head_of_read(slot: &Slot, at: Timestamp) -> *const Version {
         leave_and_look(slot, at)
     }
 
-    /// A record is written.
+    /// Called when a record is written.
     #[inline(always)]
     fn is_read_later(slot: &Slot, at: Timestamp, is_there: bool) -> bool {
         is_read_later(slot, at, is_there)
     }
 
-    /// A record is locked.
+    /// Called when a record is locked.
     fn locked(slot: &Slot, at: Timestamp) {
         slot.raise_read_until(at);
     }
 
-    /// A read has met what may be committed.
+    /// Called when a read has met what may be committed.
     #[inline(always)]
     fn is_awaited(writer: Timestamp, reader: Timestamp) -> bool {
         writer < reader
     }
 
-    /// A range has been gone through.
+    /// Called when a range has been gone through.
     fn read_range(reads: &mut ReadSet, scanned: &Scanned<'_>) {
         reads.leave_in_range(scanned);
     }
 
-    /// A key has been found absent.
+    /// Called when a key has been found absent.
     fn read_absent(reads: &mut ReadSet, slot: *const Slot, target: &Target) {
         reads.leave_at_key(slot, target);
     }
 
-    /// A key has been brought.
+    /// Called when a key has been brought.
     fn is_missed_later(target: &Target, at: Timestamp) -> bool {
-        fence(Ordering::SeqCst); // pairs with the one between `raise_stamp` and `is_as_marked`
-        // SAFETY: inside an epoch; indexes live as long as the database, keys as the transaction.
+        fence(Ordering::SeqCst); // pairs with the fence between `raise_stamp` and `is_as_marked`
+        // SAFETY: the thread is inside an epoch, indexes live as long as the database, and keys as the transaction.
         let stamp = unsafe { (*target.index).stamp_of(&target.key) };
         Timestamp(stamp) > at
     }
 
-    /// The transaction commits, and has ranges to look at again.
+    /// Called when the transaction commits and has ranges to look at again.
     fn judge(env: Scope<'_, Self>, txn: &mut Open<Self>) -> Verdict {
         judge(env, txn)
     }

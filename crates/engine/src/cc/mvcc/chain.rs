@@ -1,4 +1,4 @@
-//! A record's chain of versions: making one, and which transaction has overwritten what another has read.
+//! A record's chain of versions: how a version is made, and which transaction has overwritten what another has read.
 
 use super::reclaim::TombstoneValue;
 use super::{Env, Mvcc, Shared, Tracker};
@@ -8,7 +8,7 @@ use crate::epoch::Local;
 use crate::memory::OutOfMemory;
 use crate::record::{RecordId, Slot, Stamp, Tag, Timestamp, Version, VersionKind};
 
-/// Writes a version: into the slot if it fits and the place is free, else into memory.
+/// Writes a version: into the slot if it fits and the place is free, otherwise into memory.
 #[inline(always)]
 pub(super) fn new_version(
     slot: &Slot,
@@ -25,7 +25,7 @@ pub(super) fn new_version(
     let bytes = Version::bytes_for(value.len());
     let at: *mut Version = match kind {
         VersionKind::Value => local.allocate(bytes)?.cast(),
-        // A full database can be emptied.
+        // The reserve lets a full database be emptied.
         VersionKind::Tombstone => local.allocate_from_reserve(bytes)?.cast(),
     };
     // SAFETY: allocated with that size.
@@ -33,7 +33,7 @@ pub(super) fn new_version(
     Ok(at)
 }
 
-/// A version that makes a change of the record whose head is `old`.
+/// Makes a version for a change of the record whose head is `old`.
 #[inline(always)]
 pub(super) fn version_of<T: Tracker>(
     env: Env<'_, Mvcc<T>>,
@@ -46,7 +46,7 @@ pub(super) fn version_of<T: Tracker>(
     let value = |value: &[u8]| new_version(slot, env.local, tag.stamp(), old, VersionKind::Value, value);
     match change {
         Change::Put(bytes) | Change::Update(bytes) | Change::Insert(bytes) => value(bytes),
-        // SAFETY: the head, inside an epoch; its value does not change.
+        // SAFETY: it is the head, and the thread is inside an epoch. The version's value does not change.
         Change::Lock => value(unsafe { &*Version::value(old) }),
         Change::Delete => {
             let mut value = env.worker.tombstone_value.borrow_mut();
@@ -59,37 +59,38 @@ pub(super) fn version_of<T: Tracker>(
 /// Gives back a version at once.
 ///
 /// # Safety
-/// `v` is from `new_version` for `slot`, and out of everybody's sight: it was never published, or nobody reads
+/// `v` is from `new_version` for `slot`, and no other thread can see it: it was never published, or no thread reads
 /// the record.
 pub(super) unsafe fn drop_version(slot: &Slot, local: &Local, v: *mut Version) {
     if slot.is_inline(v) {
-        // SAFETY: as above.
+        // SAFETY: the caller has promised that no other thread can see the version.
         slot.free_inline(unsafe { &*v }.stamp());
     } else {
-        // SAFETY: a version that nobody reads, by the caller's promise.
+        // SAFETY: as above.
         let bytes = unsafe { Version::bytes_total(v) };
-        // SAFETY: from `allocate` with this size, likewise.
+        // SAFETY: the version is from `allocate` with this size, because it comes from `new_version` and is not in
+        // the slot.
         unsafe { local.free(v.cast(), bytes) };
     }
 }
 
-/// What became of what a snapshot sees of a record.
+/// What became of the version of a record that a snapshot sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwritten {
-    /// It has not been overwritten, or by transactions alone that will commit later.
+    /// It has not been overwritten, or only by transactions that will commit later.
     No,
     /// Ask again: the transaction that has overwritten it may commit earlier.
     Wait,
-    /// By the transaction that committed with this timestamp.
+    /// The transaction that committed with this timestamp has overwritten it.
     By(Timestamp),
 }
 
 impl<T: Tracker> Shared<T> {
-    /// Who was the first to overwrite what a snapshot opened at `begin` sees of a record, among those that
-    /// commit before `at`, the transaction of `me` excepted.
+    /// Returns the first transaction that has overwritten what a snapshot opened at `begin` sees of a record. Only
+    /// transactions that commit before `at` count. The transaction of `me` does not count.
     ///
     /// # Safety
-    /// `slot` is a slot; the thread is inside an epoch, and the snapshot is open.
+    /// `slot` is a slot, the thread is inside an epoch, and the snapshot is open.
     #[inline(always)]
     pub(in crate::cc) unsafe fn overwriter(
         &self,
@@ -115,13 +116,13 @@ impl<T: Tracker> Shared<T> {
         first
     }
 
-    /// The slot of a record of which a snapshot opened at `begin` may not see the newest version; and that of one
-    /// that is removed just now.
+    /// Returns the slot of a record if a snapshot opened at `begin` may not see its newest version, or if the record
+    /// is being removed just now.
     pub(in crate::cc) fn changed_since(&self, begin: Timestamp, id: RecordId) -> Option<*const Slot> {
         let slot = self.slot(id);
         // SAFETY: slots are never unmapped.
         let head = unsafe { &*slot }.head();
-        // SAFETY: the head, inside an epoch.
+        // SAFETY: it is the head, and the thread is inside an epoch.
         let is_seen = !head.is_null() && unsafe { &*head }.stamp().is_committed_by(begin);
         (!is_seen).then_some(slot)
     }
@@ -136,7 +137,7 @@ impl<T: Tracker> Shared<T> {
             if let Some(committed) = stamp.timestamp() {
                 return if committed < at { Commit::Earlier(committed) } else { Commit::Later };
             }
-            // (Rolled back: about to be unlinked.)
+            // Rolled back: the version is about to be unlinked.
             let Some(tag) = stamp.tag().filter(|&tag| tag != me) else { return Commit::Later };
             match self.registry.outcome(tag) {
                 Outcome::Active => return Commit::Later,
@@ -145,14 +146,14 @@ impl<T: Tracker> Shared<T> {
                 Outcome::Committed(committed) if committed <= begin => return Commit::Seen,
                 Outcome::Committed(committed) if committed < at => return Commit::Earlier(committed),
                 Outcome::Pending(_) | Outcome::Committed(_) => return Commit::Later,
-                // It stamped its versions before it ended: the next look finds no mark.
+                // The transaction stamped its versions before it ended, so the next look finds no mark.
                 Outcome::Ended => {}
             }
         }
     }
 }
 
-/// A version's commit, as seen by a transaction that is committing itself.
+/// A version's commit, as seen by a transaction that is itself committing.
 enum Commit {
     /// Within its snapshot.
     Seen,

@@ -1,7 +1,8 @@
-//! Finds the dead ends of indexes: see [`index::dead_end`](crate::index::dead_end) for what they are and for the steps.
+//! Finds the dead ends of indexes. See [`index::dead_end`](crate::index::dead_end) for what they are and for the
+//! steps.
 //!
-//! A key is dead if the newest version of its record is a deletion that has committed: no transaction that begins later sees a value, until
-//! another version is written.
+//! A key is dead if the newest version of its record is a committed deletion. Until another version is written, no
+//! transaction that begins later sees a value under it.
 
 use super::{Env, Mvcc, Tracker};
 use crate::index::dead_end::Task;
@@ -10,25 +11,26 @@ use crate::record::{Timestamp, VersionKind};
 use crate::suspend::PrefetchOnly;
 use std::ops::Bound;
 
-/// Dead keys that are worth skipping.
+/// The least number of dead keys that are worth skipping.
 const DEAD_MIN: usize = if cfg!(braid_shuttle) { 1 } else { 16 };
-/// Keys that are gone through at once.
+/// The number of keys that are gone through at once.
 const LOOKED_MAX: usize = 4096;
 
-/// The dead keys at an end of an index, as far as a search has gone.
+/// The dead keys at an end of an index that a search has found so far.
 #[derive(Debug, Default)]
 struct Found {
-    /// Dead keys in a row.
+    /// The number of dead keys in a row.
     dead: usize,
-    /// The latest of their deletions.
+    /// The time of the latest of their deletions.
     as_of: Timestamp,
-    /// All keys before this one are dead: the first that is not, or the last that was looked at.
+    /// All keys before this one are dead. It is the first key that is not dead, or the last key that was looked at.
     bound: Option<Vec<u8>>,
     /// All keys in question were dead.
     is_all: bool,
 }
 
-/// Makes the next step towards skipping dead keys, on behalf of a transaction that has met some at this end of the index.
+/// Makes the next step towards skipping dead keys, on behalf of a transaction that has met some at this end of the
+/// index.
 #[cold]
 #[inline(never)]
 pub(super) fn note<T: Tracker>(env: Env<'_, Mvcc<T>>, index: &TableIndex, is_reverse: bool) {
@@ -57,12 +59,13 @@ pub(super) fn note<T: Tracker>(env: Env<'_, Mvcc<T>>, index: &TableIndex, is_rev
 fn died<T: Tracker>(env: Env<'_, Mvcc<T>>, id: RecordId) -> Option<Timestamp> {
     // SAFETY: slots are never unmapped.
     let head = unsafe { &*env.shared.slot(id) }.head();
-    // SAFETY: the head, inside an epoch.
+    // SAFETY: it is the head, and the thread is inside an epoch.
     let newest = unsafe { head.as_ref() }.filter(|newest| newest.kind() == VersionKind::Tombstone)?;
     newest.stamp().timestamp()
 }
 
-/// Searches from the bound `from` on for the first key that is not dead. Ends at `to`, which is excluded, or after [`LOOKED_MAX`] keys.
+/// Searches from the bound `from` on for the first key that is not dead. Ends at `to`, which is excluded, or after
+/// [`LOOKED_MAX`] keys.
 fn go_through<T: Tracker>(
     env: Env<'_, Mvcc<T>>,
     index: &TableIndex,
@@ -73,11 +76,11 @@ fn go_through<T: Tracker>(
     let (mut found, mut page) = (Found::default(), Page::default());
     let key = from.map(Key::new);
     let bound = key.as_ref().map_or(Bound::Unbounded, Bound::Included);
-    // SAFETY: inside an epoch; the key's bytes are alive.
+    // SAFETY: the thread is inside an epoch, and the key's bytes are alive.
     let mut walk = unsafe { index.walk(bound, is_reverse, &mut page) };
     let to = to.map_or(Bound::Unbounded, Bound::Excluded);
     while found.dead < LOOKED_MAX || to != Bound::Unbounded {
-        // SAFETY: in the epoch that the walk began in.
+        // SAFETY: the thread is in the epoch in which the walk began.
         match unsafe { index.next_page(&mut walk, &mut page, &mut PrefetchOnly) } {
             Paged::Suspended => continue,
             Paged::End => {

@@ -1,17 +1,18 @@
-//! How a transaction deals with keys that have left an index although they were deleted after it began.
+//! How a transaction deals with keys that were deleted after it began and have left their index.
 //!
-//! It sees no value under such a key, and it finds none. But its record would have told it more:
+//! The transaction sees no value under such a key, and it finds none. But the key's record would have told it more:
 //!
-//! - *The key was written since the transaction began.* On a tombstone that is later than its snapshot it cannot insert. So it
-//!   must not insert where such a key has been: see [`Txn::check_created`].
-//! - *Which transaction was the first to write the key after its snapshot.* A scheme that tracks reads orders the transaction before
-//!   that one: see [`Shared::has_departed_since`].
-//! - *Until when the record was read*, under schemes with times. A transaction of an earlier time than the deletion cannot insert,
-//!   as said. One of a later time finds the times of reads of absent keys in the index.
+//! - *The key was written since the transaction began.* The transaction cannot insert over a tombstone that is later
+//!   than its snapshot. It must therefore not insert where such a key has been: see [`Txn::check_created`].
+//! - *Which transaction was the first to write the key after its snapshot.* A scheme that tracks reads orders the
+//!   transaction before that writer: see [`Shared::has_departed_since`].
+//! - *Until when the record was read*, under schemes with times. A transaction of an earlier time than the deletion
+//!   cannot insert, as said above. A transaction of a later time finds the times of reads of absent keys in the
+//!   index.
 //!
-//! An index notes the times of deletions by the hashes of the keys, so a transaction may fail because of another key. A long transaction
-//! would fail again and again. So a transaction that has failed in this way asks, when it is run again, that keys which are deleted
-//! after its snapshot stay in their indexes: see [`Registry::set_keeping`].
+//! An index notes the times of deletions by the hashes of the keys, so a transaction may fail because of another key.
+//! A long transaction would fail again and again. A transaction that has failed in this way therefore asks, when it
+//! is run again, that keys deleted after its snapshot stay in their indexes: see [`Registry::set_keeping`].
 
 use super::{Shared, Tracker, Txn};
 use crate::cc::common::registry::Registry;
@@ -47,15 +48,15 @@ impl<T: Tracker> Txn<T> {
 }
 
 impl<T: Tracker> Shared<T> {
-    /// Returns true if a key has left its index that was deleted after this snapshot was opened.
+    /// Returns true if a key that was deleted after this snapshot was opened has left its index.
     #[inline(always)]
     pub(in crate::cc) fn has_departed_since(&self, begin: Timestamp) -> bool {
         !T::makes(Mistake::ForgottenDepartures) && self.reclaimer.newest_departed() > begin
     }
 }
 
-/// Returns true if a key has left this index that was deleted after the snapshot `begin` was opened. Where a `key` is given, it is that
-/// key, or one that shares its place.
+/// Returns true if a key that was deleted after the snapshot `begin` was opened has left this index. If a `key` is
+/// given, only this key counts, and keys that share its place.
 pub(in crate::cc) fn has_departed(index: *const TableIndex, key: Option<&[u8]>, begin: Timestamp) -> bool {
     // SAFETY: indexes live as long as the database.
     let departed = unsafe { &*index }.departed();

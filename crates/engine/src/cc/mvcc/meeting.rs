@@ -5,7 +5,7 @@ use crate::cc::common::registry::Outcome;
 use crate::cc::{Abort, Holder, Intent, Mistake};
 use crate::record::{Timestamp, Version};
 
-/// Of a version that bears another transaction's mark.
+/// What a version that bears another transaction's mark means for an access.
 pub(super) enum Seen {
     Visible,
     Invisible,
@@ -15,7 +15,7 @@ pub(super) enum Seen {
 /// Whether a transaction may lock a record.
 pub(super) enum Lockable {
     Free,
-    /// It has written or locked it already.
+    /// The transaction has already written or locked the record.
     Own,
     /// The newest version is rolled back, and about to be unlinked.
     RolledBack,
@@ -23,7 +23,7 @@ pub(super) enum Lockable {
 }
 
 impl<T: Tracker> Shared<T> {
-    /// What another transaction's version means for an access.
+    /// Returns what another transaction's version means for an access.
     #[inline(always)]
     pub(super) fn seen(&self, version: &Version, begin: Timestamp, intent: Intent) -> Seen {
         match T::IS_TIMED && intent != Intent::Untracked {
@@ -49,13 +49,14 @@ impl<T: Tracker> Shared<T> {
                 Outcome::Pending(at) if at <= begin => return Seen::Wait,
                 Outcome::Committed(at) if at <= begin => return Seen::Visible,
                 Outcome::Pending(_) | Outcome::Committed(_) => return Seen::Invisible,
-                // It stamped its versions before it ended: the next look finds no mark.
+                // The transaction stamped its versions before it ended, so the next look finds no mark.
                 Outcome::Ended => {}
             }
         }
     }
 
-    /// The time at which the version's transaction committed, even if the version is not stamped yet. `None`: it has not committed.
+    /// Returns the time at which the version's transaction committed, even if the version is not stamped yet. `None`:
+    /// it has not committed.
     pub(super) fn committed_at(&self, version: &Version) -> Option<Timestamp> {
         loop {
             let stamp = version.stamp();
@@ -63,21 +64,21 @@ impl<T: Tracker> Shared<T> {
             match self.registry.outcome(tag) {
                 Outcome::Committed(at) => return Some(at),
                 Outcome::Active | Outcome::Committing | Outcome::Pending(_) => return None,
-                // It stamped its versions before it ended: the next look finds no mark.
+                // The transaction stamped its versions before it ended, so the next look finds no mark.
                 Outcome::Ended => {}
             }
         }
     }
 
-    /// What `head` means for a write of `txn`.
+    /// Returns an error if `txn` may not write over `head`.
     #[inline(always)]
     pub(super) fn may_write(&self, head: &Version, txn: &Txn<T>) -> Result<(), Abort> {
         let stamp = head.stamp();
         if stamp.is_committed_by(txn.member.begin) || stamp.tag() == Some(txn.member.tag) {
             return Ok(());
         }
-        // A committing transaction's timestamp is later than this snapshot's, or soon known not to
-        // be; giving way is right in the first case and harmless in the second.
+        // A committing transaction's timestamp is later than this snapshot, or is soon known not to be. To abort is
+        // right in the first case and harmless in the second.
         match stamp.tag().is_some()
             && matches!(self.seen(head, txn.member.begin, Intent::Write), Seen::Visible)
         {
@@ -86,7 +87,7 @@ impl<T: Tracker> Shared<T> {
         }
     }
 
-    /// The open transaction whose version `head` is, unless that is `txn`.
+    /// Returns the open transaction whose version `head` is, unless this transaction is `txn`.
     pub(super) fn holder(&self, head: &Version, txn: &Txn<T>) -> Option<Holder> {
         match self.may_lock(head, txn) {
             Lockable::Held(holder) => Some(holder),
@@ -94,7 +95,7 @@ impl<T: Tracker> Shared<T> {
         }
     }
 
-    /// What `head` means for a lock of `txn`.
+    /// Returns what `head` means for a lock by `txn`.
     pub(super) fn may_lock(&self, head: &Version, txn: &Txn<T>) -> Lockable {
         let stamp = head.stamp();
         let Some(tag) = stamp.tag() else {

@@ -1,38 +1,39 @@
-//! A transaction that has left its snapshot for the present, to make the updates that it has left for its commit.
+//! A transaction that has left its snapshot for the present, in order to make the updates that it has deferred to its
+//! commit.
 //!
-//! Each update locks its row and looks at the newest value under the lock. A row that is overwritten next needs no note, as one that
-//! is overwritten in the snapshot needs none; a row that the update has left as it is has been read, and is noted when the
-//! transaction comes back to its snapshot to be judged.
+//! Each update locks its row and looks at the newest value under the lock. A row that is overwritten next needs no
+//! note, just as a row that is overwritten in the snapshot needs none. A row that the update leaves as it is has been
+//! read. It is noted when the transaction returns to its snapshot to be validated.
 
 use super::{Shared, Tracker, Txn, Write};
 use crate::record::{Timestamp, VersionKind};
 
-/// In place of a snapshot: it has not been left.
+/// Stands for a snapshot: the transaction has not left it.
 const NOT_LEFT: Timestamp = Timestamp(0);
 
-/// One per transaction, reused.
+/// The state of leaving the snapshot. One per transaction, reused.
 #[derive(Debug)]
 pub(super) struct Present {
-    /// The snapshot that it has left, to come back to when it is prepared.
+    /// The snapshot that the transaction has left. It returns to it when it is prepared.
     left: Timestamp,
-    /// It has been in the present, and can only be ordered where it commits.
+    /// True if the transaction has been in the present. It can then only be ordered where it commits.
     pub(super) is_late: bool,
 }
 
 impl Present {
-    /// In the snapshot.
+    /// Makes the state of a transaction that is in its snapshot.
     pub(super) const fn new() -> Present {
         Present { left: NOT_LEFT, is_late: false }
     }
 
-    /// From here on all that has committed is visible; `begin` is the transaction's.
+    /// Makes all that has committed visible from here on. `begin` is the transaction's.
     pub(super) fn enter(&mut self, begin: &mut Timestamp) {
         debug_assert!(self.left == NOT_LEFT && *begin < Timestamp::LAST);
         self.left = std::mem::replace(begin, Timestamp::LAST);
         self.is_late = true;
     }
 
-    /// Comes back to the snapshot, if that was left. Returns true if it was.
+    /// Returns to the snapshot, if the transaction had left it. The result is true if it had.
     #[inline(always)]
     pub(super) fn leave(&mut self, begin: &mut Timestamp) -> bool {
         let was_left = self.left != NOT_LEFT;
@@ -44,12 +45,12 @@ impl Present {
 }
 
 impl<T: Tracker> Txn<T> {
-    /// It may have changed what was committed after its snapshot.
+    /// Returns true if the transaction may have changed what was committed after its snapshot.
     pub(in crate::cc) fn is_late(&self) -> bool {
         self.present.is_late
     }
 
-    /// Comes back to the snapshot, if that was left, in order to be judged.
+    /// Returns to the snapshot, if the transaction had left it, in order to be validated.
     #[inline(always)]
     pub(super) fn come_back(&mut self, shared: &Shared<T>) {
         if self.present.leave(&mut self.member.begin) {
@@ -57,22 +58,24 @@ impl<T: Tracker> Txn<T> {
         }
     }
 
-    /// Notes the values of rows that are locked and have not been changed. (Those that were locked by the closure are noted a second
-    /// time.)
+    /// Notes the values of rows that are locked and have not been changed. Rows that the closure had locked are noted
+    /// a second time.
     #[cold]
     fn note_left_rows(&mut self, shared: &Shared<T>) {
         for Write { slot, old, .. } in self.writes.iter().filter(|write| write.is_idle_lock()) {
-            // SAFETY: behind the transaction's lock, which keeps others from overwriting it.
+            // SAFETY: the version is behind the transaction's lock, which keeps others from overwriting it.
             let committed = shared.committed_at(unsafe { &**old });
             debug_assert!(committed.is_some(), "a lock is put in front of a version that has committed");
             T::read_present(&mut self.reads, *slot, committed.unwrap_or_default());
         }
     }
 
-    /// Notes the value of a row by a change in the present that is undone. Returns false if it is not of the present.
+    /// Notes the value of a row whose change in the present is undone. Returns false if the change is not of the
+    /// present.
     pub(super) fn note_in_present(&mut self, shared: &Shared<T>, write: &Write) -> bool {
         debug_assert!(!write.old.is_null());
-        // SAFETY: behind the transaction's own version: the newest that has committed, or its own too.
+        // SAFETY: the version is behind the transaction's own version. It is the newest committed version, or the
+        // transaction's own too.
         let old = unsafe { &*write.old };
         if !self.present.is_late || old.kind() != VersionKind::Value {
             return false;

@@ -1,4 +1,4 @@
-//! A worker's line of what it has superseded, and what it knows of the snapshots that may still see some of it.
+//! A worker's queue of what it has superseded, and what it knows about the snapshots that may still see some of it.
 
 use crate::cc::common::registry::Registry;
 use crate::record::{Slot, Stamp, Timestamp, Version};
@@ -8,48 +8,49 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Garbage {
     pub(super) slot: *const Slot,
-    /// The version, and its stamp when it was superseded: its place may serve another one day.
+    /// The version, and its stamp when it was superseded. Its place may serve another version one day.
     pub(super) version: *const Version,
     pub(super) stamp: Stamp,
     pub(super) superseded: Timestamp,
 }
-// SAFETY: the pointers are followed under the rules above, from any thread.
+// SAFETY: the pointers may be followed from any thread, under the rules of `reclaim.rs`.
 unsafe impl Send for Garbage {}
 
-/// A worker's part, which others reach as well.
+/// A worker's part, which other threads reach as well.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) waiting: VecDeque<Garbage>,
-    /// What an open snapshot holds, by snapshot.
+    /// The entries that open snapshots hold, by snapshot.
     held: BTreeMap<Timestamp, Vec<Garbage>>,
-    /// Entries that closed snapshots had held. They are kept apart from `waiting`, so that the many entries of a long snapshot do
-    /// not delay newer ones.
+    /// Entries that closed snapshots had held. They are kept apart from `waiting`, so that the many entries of a long
+    /// snapshot do not delay newer ones.
     pub(super) released: Vec<Garbage>,
     look: Look,
-    /// Looks in a row that have found the same snapshot to be the oldest.
+    /// The number of looks in a row that found the same snapshot to be the oldest.
     stuck: u32,
-    /// Places that entries and passes have earned since that look: see [`PLACES_PER_ENTRY`].
+    /// The places that entries and passes have earned since that look: see [`PLACES_PER_ENTRY`].
     credit: usize,
 }
 
-/// What was found when the open transactions were looked at. It stays true: others begin later.
+/// What a look at the open transactions has found. It stays true, because other transactions begin later.
 #[derive(Debug, Default)]
 pub(super) struct Look {
-    /// At most every snapshot open then or later.
+    /// A time that is at most every snapshot open then or later.
     pub(super) oldest: Timestamp,
-    /// The snapshots that were open when these were asked for last, sorted.
+    /// The snapshots that were open at the last look that asked for them, sorted.
     snapshots: Vec<Timestamp>,
     /// The snapshots of transactions that keep keys, sorted.
     keeping: Vec<Timestamp>,
-    /// No snapshot but these is older than this, then or later.
+    /// No snapshot except these is older than this, then or later.
     pub(super) floor: Timestamp,
-    /// What it was worth, in places that were looked at.
+    /// What the look cost, in places that were looked at.
     cost: usize,
 }
 
 impl Look {
-    /// A snapshot that sees a version created and superseded at these times; `floor` for those to come. The middle one of
-    /// several: whatever order they close in, the version is looked at about as often as the logarithm of their number.
+    /// Returns a snapshot that sees a version created and superseded at these times, with `floor` for snapshots to
+    /// come. Of several snapshots, it returns the middle one. In whatever order they close, the version is then
+    /// looked at about as often as the logarithm of their number.
     pub(super) fn holder_between(&self, created: Timestamp, superseded: Timestamp) -> Option<Timestamp> {
         let first = self.snapshots.partition_point(|&s| s < created);
         let those = self.snapshots[first..].partition_point(|&s| s < superseded);
@@ -59,34 +60,34 @@ impl Look {
         }
     }
 
-    /// The snapshot of a transaction that keeps keys, and began before this time.
+    /// Returns the snapshot of a transaction that keeps keys and began before this time.
     pub(super) fn keeper_before(&self, deleted: Timestamp) -> Option<Timestamp> {
         self.keeping.first().filter(|&&at| at < deleted).copied()
     }
 }
 
-/// With more entries waiting than this, open snapshots are worked around, whether or not the oldest one stays the same.
+/// If more entries than this wait, open snapshots are worked around, whether or not the oldest one stays the same.
 const QUEUE_LONG: usize = 4096;
-/// A snapshot is worked around if it is still the oldest one after so many looks: by then a worker has superseded a few hundred
-/// versions since it was opened.
+/// A snapshot is worked around if it is still the oldest one after this many looks. By then a worker has superseded a
+/// few hundred versions since the snapshot was opened.
 const STUCK_LOOKS: u32 = 2;
-/// What a look may cost, in places: for each entry some percent of the work that has left it; and for a pass that finds no new
-/// entry. With many open transactions looks come less often than passes.
+/// What a look may cost, in places: for each entry, some percent of the work that has left it; and something for a
+/// pass that finds no new entry. With many open transactions, looks are rarer than passes.
 const PLACES_PER_ENTRY: usize = 16;
 const PLACES_PER_PASS: usize = 512;
-/// Copying and sorting snapshots, which lie nearly in order, in looks at a place.
+/// The cost of copying and sorting a snapshot, in looks at a place. Snapshots lie nearly in order.
 const SORTING: usize = 4;
-/// A queue that was this long gives its own memory back when it is empty.
+/// A queue that was longer than this gives its own memory back when it is empty.
 const KEPT_CAPACITY: usize = 8192;
 
 impl Queue {
-    /// Puts an entry in line. (A commit that had to wait may come after later ones; then so does this.)
+    /// Puts an entry in line. A commit that had to wait may come after later ones, and so does its entry.
     pub(super) fn push(&mut self, garbage: Garbage) {
         let last = self.waiting.back().map_or(garbage.superseded, |last| last.superseded);
         self.waiting.push_back(Garbage { superseded: last.max(garbage.superseded), ..garbage });
     }
 
-    /// Puts all of these in line, of which each comes after the one before it.
+    /// Puts all of these in line. They are in ascending order.
     pub(super) fn append(&mut self, superseded: &mut Vec<Garbage>) {
         debug_assert!(superseded.is_sorted_by_key(|garbage| garbage.superseded));
         if let Some(&Garbage { superseded: last, .. }) = self.waiting.back() {
@@ -97,7 +98,7 @@ impl Queue {
         self.waiting.extend(superseded.drain(..));
     }
 
-    /// A pass with this many new entries comes next.
+    /// Counts a pass that comes next, with this many new entries.
     pub(super) fn earn(&mut self, entries: usize) {
         self.credit += if entries == 0 { PLACES_PER_PASS } else { entries * PLACES_PER_ENTRY };
     }
@@ -115,18 +116,20 @@ impl Queue {
         self.waiting.is_empty() && self.released.is_empty() && self.held.is_empty()
     }
 
-    /// The last look at the open snapshots.
+    /// Returns the last look at the open snapshots.
     pub(super) fn known(&self) -> &Look {
         &self.look
     }
 
-    /// Returns true if what waits is to be cleaned up around the open snapshots, as the oldest of them stays open.
+    /// Returns true if what waits must be cleaned up around the open snapshots, because the oldest of them stays
+    /// open.
     pub(super) fn is_stuck(&self) -> bool {
         self.waiting.len() > QUEUE_LONG || (self.stuck >= STUCK_LOOKS && !self.waiting.is_empty())
     }
 
-    /// Looks at the open transactions, if enough has been done since the last look, or it `is_urgent`: which
-    /// snapshots there are, if they have to be worked around or something is held for one; else only for the oldest.
+    /// Looks at the open transactions, if enough has been done since the last look or if it `is_urgent`. Collects the
+    /// snapshots if they have to be worked around or if entries are held for one. Otherwise looks only for the
+    /// oldest.
     pub(super) fn look(&mut self, registry: &Registry, is_urgent: bool) {
         if self.credit < self.look.cost && !is_urgent {
             return;
@@ -171,7 +174,7 @@ impl Queue {
         }
     }
 
-    /// Gives memory back that a short queue does not need.
+    /// Gives back memory that a short queue does not need.
     pub(super) fn trim(&mut self) {
         if self.waiting.is_empty() && self.waiting.capacity() > KEPT_CAPACITY {
             self.waiting = VecDeque::new();

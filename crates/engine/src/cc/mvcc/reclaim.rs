@@ -1,23 +1,28 @@
 //! Gives back versions that no snapshot can see any more, and records that are deleted for good.
 //!
-//! Every write that supersedes a version leaves a [`Garbage`] entry with the worker that committed
-//! it. Usually nothing is open that began before the superseding commit when its turn comes, and
-//! everything behind the newest version that all can see is cut off. Where a snapshot stays open
-//! for longer, or memory grows, chains are pruned between the snapshots instead: a version `[created, superseded)`
-//! is kept only if an open snapshot lies in that interval, or where reads are tracked, in that of the version
-//! behind it. What such a snapshot does hold is put
-//! aside under its timestamp until it closes. (Interval-based collection as in HANA: Lee et al.,
-//! SIGMOD 2016; and Steam: Böttcher et al., VLDB 2019.)
+//! Every write that supersedes a version leaves a [`Garbage`] entry with the worker that committed it. The entries
+//! are handled in one of two ways:
 //!
-//! A deleted record goes likewise, with its key, when no open snapshot sees a value in it. Transactions that began before the
-//! deletion and meet the gap learn of it from the index: see [`Departed`](crate::index::departed::Departed), and `departed.rs` for what they make of it.
+//! - The usual pass. When an entry's turn comes, there is usually no open transaction that began before the
+//!   superseding commit. Everything behind the newest version that all snapshots can see is cut off.
+//! - The pass between snapshots. If a snapshot stays open for longer, or if memory grows, chains are pruned between
+//!   the snapshots. A version `[created, superseded)` is kept only if an open snapshot lies in that interval, or,
+//!   where reads are tracked, in the interval of the version behind it. What such a snapshot holds is put aside under
+//!   its timestamp until it closes.
 //!
-//! A worker's entries lie in a queue that others reach, too: a transaction that meets the memory limit works through all of them.
+//! (Interval-based collection as in HANA: Lee et al., SIGMOD 2016; and Steam: Böttcher et al., VLDB 2019.)
+//!
+//! A deleted record goes in the same way, with its key, when no open snapshot sees a value in it. Transactions that
+//! began before the deletion and meet the gap learn about the deletion from the index: see
+//! [`Departed`](crate::index::departed::Departed), and `departed.rs` for what they do then.
+//!
+//! A worker's entries lie in a queue that other threads reach, too. A transaction that meets the memory limit works
+//! through all queues.
 //!
 //! Invariants:
-//! - Only the holder of a chain's prune latch changes links of committed versions; the newest
-//!   committed version is never unlinked.
-//! - An unlinked version is retired once: by the thread that unlinked it.
+//! - Only the holder of a chain's prune latch changes links of committed versions. The newest committed version is
+//!   never unlinked.
+//! - An unlinked version is retired once, by the thread that unlinked it.
 
 use super::Tracker;
 use super::queue::{Garbage, Look, Queue};
@@ -36,20 +41,21 @@ use std::sync::Arc;
 
 /// Entries per visit.
 const BATCH: usize = 256;
-/// The same, where all that is due goes: a chain is walked once for all entries of it in the batch, and may be as long as the
-/// batch.
+/// Entries per visit when everything that is due is cleaned up. A chain is walked once for all of its entries in the
+/// batch, and may be as long as the batch.
 const BATCH_URGENT: usize = 1 << 16;
-/// Entries ahead whose slots are asked for.
+/// How many entries ahead slots are prefetched.
 const AHEAD: usize = 8;
 const LATCHES: usize = if cfg!(braid_shuttle) { 4 } else { 256 };
 
 /// The rules by which versions are kept that no snapshot sees.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// A version that a snapshot sees keeps the one that superseded it, and a snapshot that sees none keeps the first one: a
-    /// transaction that has read that will ask when, and by whom.
+    /// True if a version that a snapshot sees keeps the version that superseded it, and a snapshot that sees none
+    /// keeps the first version. A transaction that has read the record will ask when it was overwritten, and by which
+    /// transaction.
     keeps_successors: bool,
-    /// True only in tests: a snapshot opened just after a version was created does not hold it.
+    /// True only in tests: a snapshot that is opened just after a version was created does not hold the version.
     starts_late: bool,
 }
 
@@ -65,28 +71,29 @@ impl Rules {
 pub(super) struct Reclaimer {
     records: Arc<Slab>,
     latches: Box<[Latch]>,
-    /// Of the workers that there are.
+    /// The queues of the current workers.
     queues: Mutex<Vec<Arc<Mutex<Queue>>>>,
     /// Garbage of workers that are gone. Every worker's pass takes some of it.
     left: Mutex<Queue>,
-    /// Its length: changed with `left` locked; without the lock a hint.
+    /// The length of `left`. Changed with `left` locked; a hint without the lock.
     left_len: AtomicUsize,
     rules: Rules,
-    /// When the latest of all records was deleted that are gone: a read that finds nothing may have found that.
+    /// The time of the latest deletion among all records that are gone. A read that finds nothing may have met that
+    /// deletion.
     newest_removed: AtomicU64,
-    /// The newest deletion of a key that has left its index although an older snapshot was open.
+    /// The newest deletion of a key that left its index although an older snapshot was open.
     newest_departed: AtomicU64,
-    /// Versions that were looked at.
+    /// The number of versions that were looked at.
     #[cfg(test)]
     pub(super) looked_at: AtomicUsize,
 }
 
-/// One for many chains. What is said of the chain cut last is changed under the latch.
+/// A latch for many chains. The fields about the chain cut last are changed under the latch.
 #[derive(Debug, Default)]
 struct Latch {
     is_taken: AtomicBool,
-    /// The chain cut last, and behind which snapshot: so that of many entries of a chain that others write to meanwhile
-    /// only the first walks past what they have written.
+    /// The chain that was cut last, and the snapshot behind which it was cut. If there are many entries for a chain
+    /// to which other transactions write meanwhile, only the first entry walks past what they have written.
     slot: AtomicPtr<Slot>,
     oldest: AtomicU64,
 }
@@ -101,8 +108,8 @@ impl Drop for PruneLatch<'_> {
 }
 
 impl PruneLatch<'_> {
-    /// Whether the chain has been cut since nothing saw any more what was `superseded` then. (Something superseded at
-    /// the very moment of the cut may have been covered by a write.)
+    /// Returns true if the chain has been cut since the version superseded at that time became invisible to all. A
+    /// version superseded at the very moment of the cut may have been covered by a write.
     fn is_cut(&self, slot: *const Slot, superseded: Timestamp) -> bool {
         std::ptr::eq(self.0.slot.load(Ordering::Relaxed), slot)
             && superseded.0 < self.0.oldest.load(Ordering::Relaxed)
@@ -130,18 +137,18 @@ impl Reclaimer {
         }
     }
 
-    /// No record that is gone was deleted later.
+    /// Returns a time: no record that is gone was deleted later.
     pub(super) fn newest_removed(&self) -> u64 {
         self.newest_removed.load(Ordering::Acquire)
     }
 
-    /// When the latest record was deleted of those that went although an older snapshot was open.
+    /// Returns the time of the latest deletion among records that went although an older snapshot was open.
     #[inline(always)]
     pub(super) fn newest_departed(&self) -> Timestamp {
         Timestamp(self.newest_departed.load(Ordering::Acquire)) // pairs with the AcqRel in `remove`
     }
 
-    /// A worker's queue.
+    /// Makes a worker's queue.
     pub(super) fn queue(&self) -> Arc<Mutex<Queue>> {
         let queue = Arc::default();
         lock(&self.queues).push(Arc::clone(&queue));
@@ -156,8 +163,8 @@ impl Reclaimer {
         self.records.at(id.0).cast_const().cast()
     }
 
-    /// Works through what is due, a bounded number of entries, or where it `is_urgent` through all of it. Returns true if there
-    /// is more that is due.
+    /// Works through a bounded number of due entries, or, if it `is_urgent`, through all of them. Returns true if
+    /// more are due.
     pub(super) fn pass(
         &self,
         registry: &Registry,
@@ -201,14 +208,14 @@ impl Reclaimer {
         more
     }
 
-    /// Works through what all workers have left, and what is left of those that are gone: memory is short. Returns true if there is
-    /// more.
+    /// Works through what all workers have left, including workers that are gone, because memory is short. Returns
+    /// true if there is more.
     #[cold]
     pub(super) fn pass_all(&self, registry: &Registry, local: &Local) -> bool {
         let queues = lock(&self.queues).clone();
         let mut more = self.pass_left(registry, local, true) || self.left_len() > 0;
         for queue in &queues {
-            // (Another thread may be at it.)
+            // Another thread may be working through this queue.
             let Some(mut queue) = try_lock(queue) else {
                 more = true;
                 continue;
@@ -219,7 +226,7 @@ impl Reclaimer {
         more
     }
 
-    /// The usual pass: nothing open is older than what is cut. Returns true if there is more.
+    /// Makes the usual pass: no open snapshot is older than what is cut. Returns true if there is more.
     fn pass_in_order(&self, queue: &mut Queue, local: &Local) -> bool {
         let oldest = queue.known().oldest;
         let due = queue.waiting.iter().take(BATCH).take_while(|g| g.superseded <= oldest).count();
@@ -241,7 +248,7 @@ impl Reclaimer {
         queue.waiting.front().is_some_and(|g| g.superseded <= oldest)
     }
 
-    /// The pass around the open snapshots, over `batch` entries at most. Returns true if there is more.
+    /// Makes the pass around the open snapshots, over `batch` entries at most. Returns true if there is more.
     fn pass_between(&self, queue: &mut Queue, batch: usize, local: &Local) -> bool {
         let floor = queue.known().floor;
         let due = queue.waiting.iter().take(batch).take_while(|g| g.superseded <= floor).count();
@@ -271,7 +278,7 @@ impl Reclaimer {
         }
     }
 
-    /// Takes over the garbage of a worker that goes.
+    /// Takes over the garbage of a worker that ends.
     pub(super) fn leave(&self, queue: &Arc<Mutex<Queue>>) {
         lock(&self.queues).retain(|other| !Arc::ptr_eq(other, queue));
         let mut left = lock(&self.left);
@@ -279,7 +286,7 @@ impl Reclaimer {
         self.left_len.store(left.len(), Ordering::Relaxed);
     }
 
-    /// Entries of workers that are gone.
+    /// Returns the number of entries of workers that are gone.
     pub(super) fn left_len(&self) -> usize {
         self.left_len.load(Ordering::Relaxed)
     }
@@ -288,13 +295,13 @@ impl Reclaimer {
         let latch = &self.latches[slot.addr() / size_of::<Slot>() % LATCHES];
         // Acquire: pairs with the Release in PruneLatch's drop.
         let free = latch.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        // (Made only if it was free: dropping one gives the latch back.)
+        // The guard is made only if the latch was free, because dropping a guard releases the latch.
         free.then(|| PruneLatch(latch))
     }
 
-    /// Cuts the chain behind the newest version that every open snapshot can see or is behind of.
+    /// Cuts the chain behind the newest version that is committed as of every open snapshot.
     fn cut(&self, slot: *const Slot, oldest: Timestamp, local: &Local) {
-        // SAFETY: slots are never unmapped; one that serves another record now may be cut as well.
+        // SAFETY: slots are never unmapped. A slot that serves another record by now may be cut as well.
         let slot = unsafe { &*slot };
         let mut v = slot.head();
         while !v.is_null() {
@@ -312,7 +319,7 @@ impl Reclaimer {
         }
     }
 
-    /// Unlinks and retires everything from `v` on, which is behind `after`.
+    /// Unlinks and retires everything from `v` on. `v` is behind `after`.
     fn retire_from(&self, slot: &Slot, v: *const Version, after: &Version, local: &Local) {
         if v.is_null() {
             return;
@@ -321,16 +328,16 @@ impl Reclaimer {
         retire_chain(slot, v, local);
     }
 
-    /// For tests.
+    /// Counts a look at a version, for tests.
     #[inline(always)]
     fn note_look(&self) {
         #[cfg(test)]
         self.looked_at.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes the record of `entries`, all of one chain and sorted by version, if it is deleted and no snapshot is left to see
-    /// that it was there; else unlinks every version that none is left to see. Those of the entries that have to stay go to `held`,
-    /// each with the snapshot that holds it.
+    /// Cleans up a chain. `entries` all concern this chain and are sorted by version. If the record is deleted and no
+    /// snapshot is left that sees a value in it, the record is removed. Otherwise every version that no snapshot is
+    /// left to see is unlinked. Entries that have to stay go to `held`, each with the snapshot that holds it.
     fn prune(&self, entries: &[Garbage], look: &Look, local: &Local, held: &mut Vec<(Timestamp, Garbage)>) {
         // SAFETY: as in `cut`.
         let slot = unsafe { &*entries[0].slot };
@@ -343,8 +350,8 @@ impl Reclaimer {
             return;
         }
         self.unlink_between(slot, entries, look, local, held);
-        // (The last entry answers for the record, at the latest when its own version is gone. If the tombstone is later, that
-        // has an entry of its own.)
+        // The last entry answers for the record, at the latest when its own version is gone. If the tombstone is
+        // later, it has an entry of its own.
         let last = entries.iter().max_by_key(|garbage| garbage.superseded).expect("a chain has entries");
         if let (Some(tombstone), Some(bar)) = (tombstone, bar)
             && tombstone.stamp().is_committed_by(last.superseded)
@@ -354,9 +361,12 @@ impl Reclaimer {
         }
     }
 
-    /// Returns the snapshot for which a deleted record stays, if there is one; `floor` stands for those to come. It sees a value in the
-    /// record; or its transaction keeps keys; or that would have to be ordered before it began, if it has seen that there was no
-    /// value.
+    /// Returns a snapshot for which a deleted record stays, if there is one. `floor` stands for snapshots to come.
+    /// There are three reasons to stay:
+    /// - The snapshot sees a value in the record.
+    /// - The snapshot's transaction keeps keys.
+    /// - The deleting transaction would have to be ordered before the snapshot's transaction began, if the snapshot's
+    ///   transaction has seen that there was no value.
     fn bar(&self, tombstone: &Version, look: &Look) -> Option<Timestamp> {
         let deleted = tombstone.stamp().timestamp().expect("committed");
         if deleted > look.floor {
@@ -380,8 +390,8 @@ impl Reclaimer {
         bar
     }
 
-    /// Unlinks every version that no snapshot is left to see, down to the last one that `entries` are about. Of these, what
-    /// has to stay goes to `held`.
+    /// Unlinks every version that no snapshot is left to see, down to the last version that `entries` concern.
+    /// Entries that have to stay go to `held`.
     fn unlink_between(
         &self,
         slot: &Slot,
@@ -390,7 +400,7 @@ impl Reclaimer {
         local: &Local,
         held: &mut Vec<(Timestamp, Garbage)>,
     ) {
-        // (Superseded before its owner had stamped it: it may be any.)
+        // A version that was superseded before its owner had stamped it may be any version.
         let bottom = entries.iter().map(|garbage| garbage.stamp.timestamp().unwrap_or_default()).min();
         let (mut newer, mut v) = (None::<&Version>, slot.head());
         while !v.is_null() {
@@ -399,11 +409,11 @@ impl Reclaimer {
             self.note_look();
             let next = version.next();
             let Some(created) = version.stamp().timestamp() else {
-                v = next; // uncommitted, or rolled back and about to be unlinked by its owner
+                v = next; // uncommitted, or rolled back and soon unlinked by its owner
                 continue;
             };
             if Some(created) < bottom {
-                return; // what is behind has entries of its own
+                return; // what is behind it has entries of its own
             }
             match newer {
                 Some(n) => {
@@ -431,8 +441,8 @@ impl Reclaimer {
         look.holder_between(starts_at, superseded)
     }
 
-    /// Returns a snapshot that sees the version `next`, superseded at this time, or where there is none, nothing; if such a snapshot keeps
-    /// the successor.
+    /// Returns a snapshot that sees the version `next`, which was superseded at this time, or that sees nothing if
+    /// there is no `next`. Returns `None` unless such a snapshot keeps the successor.
     fn holder_of_read(&self, look: &Look, next: *const Version, superseded: Timestamp) -> Option<Timestamp> {
         if !self.rules.keeps_successors {
             return None;
@@ -445,8 +455,8 @@ impl Reclaimer {
         look.holder_between(created, superseded)
     }
 
-    /// Removes a tombstone with its record, in which no snapshot sees a value. If a write covers it, returns false: the rollback of
-    /// that write sees to it that its turn comes again.
+    /// Removes a tombstone together with its record, in which no snapshot sees a value. Returns false if a write
+    /// covers the tombstone. The rollback of that write makes sure that the tombstone's turn comes again.
     fn remove_or_defer(
         &self,
         slot: &Slot,
@@ -457,7 +467,8 @@ impl Reclaimer {
         while !self.remove(slot, tombstone, oldest, local) {
             // SAFETY: as in `cut`.
             unsafe { &*tombstone }.set_overdue();
-            // Pairs with the fence in `undo`: either it finds the mark, or the tombstone is found uncovered here.
+            // Pairs with the fence in `take_off`: either the rollback finds the mark, or this thread finds the
+            // tombstone uncovered.
             fence(Ordering::SeqCst);
             if !std::ptr::eq(slot.head(), tombstone) {
                 return false;
@@ -466,8 +477,8 @@ impl Reclaimer {
         true
     }
 
-    /// Removes a record in which no snapshot sees a value, its newest version a tombstone. Returns false if a write
-    /// covers it.
+    /// Removes a record in which no snapshot sees a value, and whose newest version is a tombstone. Returns false if
+    /// a write covers the tombstone.
     fn remove(&self, slot: &Slot, tombstone: *const Version, oldest: Timestamp, local: &Local) -> bool {
         if !std::ptr::eq(slot.head(), tombstone) {
             return false;
@@ -477,7 +488,8 @@ impl Reclaimer {
         let target = TombstoneValue::of(tombstone).target();
         // SAFETY: the index lives as long as the database.
         let index = unsafe { &*target.index };
-        // Before anybody can find it gone. AcqRel: pairs with the Acquire in `newest_removed`, and in `newest_departed`.
+        // Before any thread can find the record gone. AcqRel: pairs with the Acquire in `newest_removed` and in
+        // `newest_departed`.
         self.newest_removed.fetch_max(stamp.0, Ordering::AcqRel);
         if !stamp.is_committed_by(oldest) {
             index.departed().note(&target.key, stamp.0);
@@ -497,21 +509,21 @@ impl Reclaimer {
     /// Gives a slot back when no operation is left that has found it.
     pub(super) fn retire_slot(&self, slot: &Slot, target: &Target, local: &Local) {
         debug_assert!(slot.head().is_null());
-        // SAFETY: the record was not published, or no open snapshot sees a value in it; the database owns slab,
+        // SAFETY: the record was not published, or no open snapshot sees a value in it. The database owns slab,
         // indexes and epochs.
         unsafe { retire_record(&self.records, target, local) };
     }
 }
 
-/// Those of `entries`, sorted by version, that are about this one. (Superseded before its owner had stamped it: any stamp may
-/// be its.)
+/// Returns those of `entries`, which are sorted by version, that concern this version. A version that was superseded
+/// before its owner had stamped it may have any stamp.
 fn entries_of(entries: &[Garbage], v: *const Version, stamp: Stamp) -> impl Iterator<Item = Garbage> {
     let first = entries.partition_point(|garbage| garbage.version < v);
     let same_place = entries[first..].iter().take_while(move |garbage| garbage.version == v);
     same_place.filter(move |garbage| garbage.stamp == stamp || garbage.stamp.tag().is_some()).copied()
 }
 
-/// The newest version that has committed, apart from those that are not stamped yet.
+/// Returns the newest committed version, except for versions that are not stamped yet.
 fn newest_committed(slot: &Slot) -> Option<&Version> {
     let mut v = slot.head();
     loop {
@@ -524,10 +536,10 @@ fn newest_committed(slot: &Slot) -> Option<&Version> {
     }
 }
 
-/// Retires `v` and all behind it, which was unlinked just now.
+/// Retires `v` and everything behind it, which was unlinked just now.
 fn retire_chain(slot: &Slot, mut v: *const Version, local: &Local) {
     while !v.is_null() {
-        // SAFETY: unlinked by the caller, not retired yet.
+        // SAFETY: the caller has unlinked the version, and it is not retired yet.
         let next = unsafe { &*v }.next();
         retire_version(slot, v, local);
         v = next;
@@ -537,12 +549,12 @@ fn retire_chain(slot: &Slot, mut v: *const Version, local: &Local) {
 /// Gives a version back when no operation is left that may be looking at it.
 pub(super) fn retire_version(slot: &Slot, v: *const Version, local: &Local) {
     if slot.is_inline(v) {
-        // SAFETY: unlinked by the caller, not reclaimed before the epoch passes.
+        // SAFETY: the caller has unlinked the version, and it is not reclaimed before the epoch passes.
         let stamp = unsafe { &*v }.stamp();
-        // SAFETY: unlinked, so unreachable for operations to come.
+        // SAFETY: the version is unlinked, so operations to come cannot reach it.
         unsafe { local.retire(std::ptr::from_ref(slot).cast_mut().cast(), stamp.0, free_inline) };
     } else {
-        // SAFETY: unlinked by the caller, not reclaimed before the epoch passes.
+        // SAFETY: the caller has unlinked the version, and it is not reclaimed before the epoch passes.
         let bytes = unsafe { Version::bytes_total(v) };
         // SAFETY: as above.
         unsafe { local.retire_version(v.cast_mut().cast(), bytes as u64) };
@@ -556,15 +568,15 @@ unsafe fn free_inline(_: &Local, slot: *mut u8, stamp: u64) {
     unsafe { &*slot.cast::<Slot>() }.free_inline(Stamp(stamp));
 }
 
-/// What a tombstone carries: the index and the key that reclamation removes.
+/// The value of a tombstone: the index and the key that reclamation removes.
 #[derive(Debug)]
 pub(super) struct TombstoneValue<'v>(&'v [u8]);
 
-/// The first bytes of a tombstone; those of a long key follow.
+/// The first bytes of a tombstone. The bytes of a long key follow.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct TombstoneHead {
-    /// A pointer's bytes, copied as such: the address alone would be no pointer.
+    /// The index. The pointer's bytes are copied as a pointer, because an address alone is not a pointer.
     index: *const TableIndex,
     slice: u64,
     id: u32,
@@ -574,15 +586,15 @@ struct TombstoneHead {
 const TOMBSTONE_HEAD: usize = size_of::<TombstoneHead>();
 
 impl TombstoneValue<'_> {
-    /// The bytes of `target`'s tombstone, into `out`.
+    /// Writes the bytes of `target`'s tombstone to `out`.
     pub(super) fn write(target: &Target, out: &mut Vec<u8>) {
         let Target { index, key, id } = *target;
         let head = TombstoneHead { index, slice: key.slice, id: id.0, key_bytes: key.len };
         out.clear();
         out.reserve(TOMBSTONE_HEAD);
-        // SAFETY: there is room, and bytes have no alignment.
+        // SAFETY: there is room, and the write needs no alignment.
         unsafe { out.as_mut_ptr().cast::<TombstoneHead>().write_unaligned(head) };
-        // SAFETY: written just now; the head has no padding.
+        // SAFETY: the bytes were written just now, and the head has no padding.
         unsafe { out.set_len(TOMBSTONE_HEAD) };
         if target.key.len > 8 {
             // SAFETY: the key's bytes live as long as the operation.
@@ -591,13 +603,13 @@ impl TombstoneValue<'_> {
     }
 
     fn of<'v>(tombstone: *const Version) -> TombstoneValue<'v> {
-        // SAFETY: a tombstone unlinked by us, not reclaimed before the epoch passes.
+        // SAFETY: this thread unlinks the tombstone, and it is not reclaimed before the epoch passes.
         TombstoneValue(unsafe { &*Version::value(tombstone) })
     }
 
     fn target(&self) -> Target {
         let bytes = self.0[TOMBSTONE_HEAD..].as_ptr();
-        // SAFETY: written by `write`, and copied byte by byte since.
+        // SAFETY: `write` wrote the head, and it has been copied byte by byte since.
         let head = unsafe { self.0.as_ptr().cast::<TombstoneHead>().read_unaligned() };
         let key = Key { slice: head.slice, len: head.key_bytes, bytes };
         Target { index: head.index, key, id: RecordId(head.id) }

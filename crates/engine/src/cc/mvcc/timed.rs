@@ -1,12 +1,15 @@
-//! Versions under schemes in which a transaction has a time from its beginning on, by which it reads, writes and commits
-//! ([`Tracker::IS_TIMED`]).
+//! Versions under schemes in which a transaction has a time from its beginning on. It reads, writes and commits as of
+//! this time ([`Tracker::IS_TIMED`]).
 //!
 //! Invariants:
-//! - A transaction's time is its own, and its snapshot's: the registry holds it from its beginning to its end.
-//! - A version is put in front of those that are older in this order, and only if the record has not been read as of later than
-//!   it. So along a chain times decrease as ever, and whatever is read as of a time is the newest before it.
-//! - The place for a small version in the record has the time until which it has been read; every version lies elsewhere.
-//! - Accesses wait for transactions of earlier times alone, so never in a circle.
+//! - A transaction's time is its own, and its snapshot's. The registry holds it from the transaction's beginning to
+//!   its end.
+//! - A version is put before the versions that are older in this order, and only if the record has not been read as
+//!   of a later time. Along a chain times therefore decrease as usual, and what is read as of a time is the newest
+//!   version before it.
+//! - The place for a small version in the record holds the time until which the record has been read. Every version
+//!   lies elsewhere.
+//! - Accesses wait only for transactions of earlier times, so they never wait in a cycle.
 
 use super::{Env, Mvcc, NOTHING, Seen, Shared, Tracker, Txn, Write, slot_of, undo};
 use crate::cc::common::registry::Outcome;
@@ -24,7 +27,7 @@ pub(super) const TIMED_OUT: *const Version = without_provenance(4);
 /// There is no memory for a copy of the value.
 const NO_ROOM: *const Version = without_provenance(5);
 
-/// Why an access was refused, if it was.
+/// Returns why an access was refused, if it was.
 #[inline(always)]
 pub(super) fn refusal(end: *const Version) -> Option<Refused> {
     match end {
@@ -35,7 +38,7 @@ pub(super) fn refusal(end: *const Version) -> Option<Refused> {
     }
 }
 
-/// Where an access ends that has come to a version which it sees.
+/// Returns where an access ends that has come to a version which it sees.
 #[inline(always)]
 pub(super) fn end_at<T: Tracker>(
     shared: &Shared<T>,
@@ -58,14 +61,14 @@ pub(super) fn end_at<T: Tracker>(
     if intent == Intent::Untracked { keep(txn, seen) } else { seen }
 }
 
-/// A copy of a version of which nobody is told that the transaction reads it: as of earlier another one may come in front of it,
-/// and it is reclaimed.
+/// Copies a version whose read is noted nowhere. A version of an earlier time may be put before it, and it may be
+/// reclaimed.
 pub(super) fn keep<T: Tracker>(txn: &mut Txn<T>, version: *const Version) -> *const Version {
     // SAFETY: reached from the head of its chain in this epoch.
     unsafe { T::copy(&mut txn.reads, version) }.unwrap_or(NO_ROOM)
 }
 
-/// What becomes of a version that was put in front of another one.
+/// Undoes a version that was put before another one, if it is too late.
 pub(super) fn undo_if_late<T: Tracker>(
     env: Env<'_, Mvcc<T>>,
     txn: &Txn<T>,
@@ -80,7 +83,7 @@ pub(super) fn undo_if_late<T: Tracker>(
 }
 
 impl<T: Tracker> Shared<T> {
-    /// What another transaction's version means for one that reads as of `at`.
+    /// Returns what another transaction's version means for a transaction that reads as of `at`.
     #[cold]
     #[inline(never)]
     pub(super) fn resolve_by_time(&self, version: &Version, at: Timestamp) -> Seen {
@@ -90,7 +93,8 @@ impl<T: Tracker> Shared<T> {
                 return if stamp.is_committed_by(at) { Seen::Visible } else { Seen::Invisible };
             };
             let age = self.registry.age_of(tag);
-            // (The age may be that of the next transaction at its place: but then this one had stamped its versions before.)
+            // The age may be that of the next transaction at its place. In that case, however, this transaction had
+            // stamped its versions before.
             let Some(writer) = age.map(Timestamp).filter(|_| version.stamp() == stamp) else { continue };
             match self.registry.outcome(tag) {
                 Outcome::Ended => {}
@@ -101,9 +105,10 @@ impl<T: Tracker> Shared<T> {
         }
     }
 
-    /// The newest version that a transaction sees, which has come to `seen`. That may not have been committed when it was met, and its
-    /// transaction may have put more versions in front of it since: all of them before it committed. Null: a deletion was the last of
-    /// them, and has been removed with its record.
+    /// Returns the newest version that a transaction sees, when its access has come to `seen`. When the access met
+    /// that version, the version may not have been committed. Its transaction may have put more versions before it
+    /// since, all of them before it committed. Null: the last of them was a deletion, and has been removed with its
+    /// record.
     #[inline(always)]
     fn newest_seen_by(&self, at: Timestamp, me: Tag, slot: &Slot, seen: *const Version) -> *const Version {
         let mut v = slot.head();
@@ -122,26 +127,27 @@ impl<T: Tracker> Shared<T> {
         v
     }
 
-    /// Whether the open transaction of this record's newest version, if there is one, comes before `at` in the order.
+    /// Returns true unless an open transaction has this record's newest version and is ordered after `at`.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::access`](super::ConcurrencyControl::access).
     pub(super) unsafe fn is_earlier(&self, record: *const Record, at: Timestamp) -> bool {
-        // SAFETY: the head, inside an epoch.
+        // SAFETY: it is the head, and the thread is inside an epoch.
         let head = unsafe { slot_of(record).head().as_ref() };
         !head.is_some_and(|head| {
             head.stamp().tag().is_some() && matches!(self.resolve_by_time(head, at), Seen::Invisible)
         })
     }
 
-    /// Lets the transaction commit as of its time. Others wait for its outcome from now on.
+    /// Lets the transaction commit as of its time. Other transactions wait for its outcome from now on.
     #[inline(always)]
     pub(in crate::cc) fn commit_at_own_time(&self, txn: &Txn<T>) -> Timestamp {
         debug_assert!(!txn.writes.is_empty());
         self.registry.commit_at(txn.member.place(), txn.begin(), false)
     }
 
-    /// Whether the transaction finds a value in a record, apart from its own; that is noted at the record. `None`: ask again.
+    /// Returns true if the transaction finds a value in a record, apart from its own, and notes that at the record.
+    /// `None`: ask again.
     ///
     /// # Safety
     /// The thread has found the record in its epoch.
@@ -161,7 +167,7 @@ impl<T: Tracker> Shared<T> {
                 Seen::Visible => {
                     // SAFETY: slots are never unmapped.
                     let newest = self.newest_seen_by(at, me, unsafe { &*slot }, v);
-                    // SAFETY: as above.
+                    // SAFETY: reached from the head inside an epoch.
                     return Some(unsafe { newest.as_ref() }.is_some_and(|v| v.kind() == VersionKind::Value));
                 }
                 Seen::Wait => return None,

@@ -1,10 +1,11 @@
-//! A transaction goes back to a savepoint: the changes that it has made since are undone, and it goes on.
+//! A transaction's return to a savepoint: the changes that it has made since are undone, and it continues.
 //!
 //! Invariants:
-//! - The transaction depends on what was there before a change that is undone, as if it had read it: the change may have told it,
-//!   and does not keep others away any more.
-//! - A version whose value the transaction may have read is in no chain, and stays where it is until the transaction has ended.
-//!   If it lies in its record's slot, it has the place there as long, also if the slot serves another record by then.
+//! - The transaction depends on what was there before an undone change, as if it had read it. The change may have
+//!   told it, and no longer keeps others away.
+//! - A version whose value the transaction may have read is in no chain, but stays where it is until the transaction
+//!   has ended. If it lies in its record's slot, it keeps its place there as long, even if the slot serves another
+//!   record by then.
 
 use super::ending::take_off;
 use super::reclaim::retire_version;
@@ -14,20 +15,20 @@ use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{Slot, Stamp, Version, VersionKind};
 use std::sync::Arc;
 
-/// Room at first, and room that is kept for the next transaction.
+/// Initial room, and room that is kept for the next transaction.
 const UNDONE_FIRST: usize = 16;
 const UNDONE_KEPT: usize = 64;
 
-/// Versions that were undone and may be read still. One per transaction, reused.
+/// Versions that were undone and may still be read. One per transaction, reused.
 pub(super) struct Undone {
     versions: Vec<(*const Slot, *const Version)>,
     charge: Charge,
 }
-// SAFETY: the pointers lead to versions that are the transaction's alone, and to their slots.
+// SAFETY: the pointers lead to versions that only the transaction uses, and to their slots.
 unsafe impl Send for Undone {}
 
 impl Undone {
-    /// None; the room for them is charged to `memory`.
+    /// Makes an empty set. The room for versions is charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Undone {
         Undone { versions: Vec::new(), charge: Charge::new(memory) }
     }
@@ -44,7 +45,7 @@ impl Undone {
         self.charge.grow(&mut self.versions, 1, UNDONE_FIRST)
     }
 
-    /// Nobody reads them any more, but operations in flight that have met them in their chains.
+    /// Gives the versions back. Only operations in flight that have met them in their chains may still read them.
     pub(super) fn forget(&mut self, local: &Local) {
         for (slot, version) in self.versions.drain(..) {
             // SAFETY: slots are never unmapped.
@@ -55,14 +56,14 @@ impl Undone {
 }
 
 impl<T: Tracker> Txn<T> {
-    /// Whether it may have read what it has written itself: what it has seen latest bears the mark of an open transaction, and
-    /// such marks are above all times.
+    /// Returns true if the transaction may have read what it has itself written. In this case the latest stamp that
+    /// it has seen is the mark of an open transaction, because such marks are above all times.
     fn has_read_own(&self) -> bool {
         Stamp(self.newest_seen.get()).tag().is_some()
     }
 }
 
-/// See [`ConcurrencyControl::rollback_to`](super::ConcurrencyControl::rollback_to).
+/// Undoes changes: see [`ConcurrencyControl::rollback_to`](super::ConcurrencyControl::rollback_to).
 pub(super) fn rollback_to<T: Tracker>(
     env: Env<'_, Mvcc<T>>,
     txn: &mut Txn<T>,
@@ -91,13 +92,14 @@ pub(super) fn rollback_to<T: Tracker>(
     Ok(())
 }
 
-/// Notes what the transaction knows by a change that is going to be undone.
+/// Notes what the transaction knows through a change that is about to be undone.
 fn remember<T: Tracker>(shared: &Shared<T>, txn: &mut Txn<T>, write: &Write) {
     if T::IS_TIMED {
         // SAFETY: slots are never unmapped.
         T::head_of_read(unsafe { &*write.slot }, txn.begin());
     }
-    // SAFETY: behind the transaction's own version, in this epoch: the newest that has committed, or its own too.
+    // SAFETY: the version is behind the transaction's own version, in this epoch. It is the newest committed version,
+    // or the transaction's own too.
     match unsafe { write.old.as_ref() } {
         Some(old) if old.stamp().tag() == Some(txn.tag()) => {}
         Some(_) if txn.note_in_present(shared, write) => {}

@@ -8,15 +8,15 @@ use crate::record::{Slot, Version};
 pub(in crate::cc) struct Write {
     pub(in crate::cc) slot: *const Slot,
     pub(in crate::cc) new: *const Version,
-    /// What it was put in front of; null: nothing, the record is new.
+    /// The version that the new one supersedes; null: none, the record is new.
     pub(in crate::cc) old: *const Version,
     pub(in crate::cc) target: Target,
-    /// It has the value that was there, and is nothing but a lock.
+    /// The version has the value that was there, and is only a lock.
     pub(in crate::cc) is_lock: bool,
 }
 
 impl Write {
-    /// It is a lock of a row that the transaction has not changed since.
+    /// Returns true if this is a lock of a row that the transaction has not changed since.
     #[inline(always)]
     pub(super) fn is_idle_lock(&self) -> bool {
         // SAFETY: slots are never unmapped.
@@ -24,6 +24,6 @@ impl Write {
     }
 }
 
-// SAFETY: the pointers lead to the transaction's own uncommitted versions and their slots, and are
-// followed by one thread at a time.
+// SAFETY: the pointers lead to the transaction's own uncommitted versions and their slots. One thread at a time
+// follows them.
 unsafe impl Send for Write {}

@@ -1,14 +1,20 @@
 //! Strict serializability: snapshots with the serial safety net.
 //!
-//! What each transaction reads is noted. At commit it finds out how early it has to be ordered, because
-//! others have overwritten what it read (`sstamp`), and how late, because it overwrites what others read
-//! (`pstamp`); if it had to be earlier than it has to be late, it gives way. README.md of this folder has the
-//! rules and why they suffice; docs/design/serializability.md the whole argument.
+//! The scheme notes what each transaction reads. At commit a transaction determines two bounds:
 //!
-//! After Wang, Johnson, Fekete, Pandis: Efficiently making (almost) any concurrency control mechanism
-//! serializable, VLDB Journal 2017. Different here: `sstamp` travels in the stamp of the overwriting version;
-//! readers are entered in a log of their worker, and looked for only by transactions that would otherwise not need to care;
-//! declared readers are neither tracked nor wait.
+//! - `sstamp`: how early it has to be ordered, because other transactions have overwritten what it read.
+//! - `pstamp`: how late it has to be ordered, because it overwrites what other transactions read.
+//!
+//! If the two bounds leave no place in the order, the transaction aborts. README.md of this folder has the files and
+//! the references, and docs/design/serializability.md the rules and the whole argument.
+//!
+//! After Wang, Johnson, Fekete, Pandis: Efficiently making (almost) any concurrency control mechanism serializable,
+//! VLDB Journal 2017. The differences:
+//!
+//! - `sstamp` travels in the stamp of the overwriting version.
+//! - Readers are entered in a log of their worker. Only a transaction that is ordered earlier than it commits looks
+//!   for them.
+//! - Declared readers are neither tracked nor do they wait.
 
 #[cfg(all(test, braid_loom))]
 mod loom_tests;
@@ -35,11 +41,11 @@ use std::marker::PhantomData;
 use steps::{Proven, Rules};
 pub use validation::Validation;
 
-/// Strict serializability, the default: transactions behave as if they had run one after the other, in an
-/// order in which each comes after those that had ended before it began.
+/// Strict serializability, the default. Transactions behave as if they had run one after the other, in an order in
+/// which each comes after all transactions that had ended before it began.
 pub type Serializable = Mvcc<SerialSafetyNet<Proven>>;
 
-/// [`Serializable`] with an error, of those in [`planted`].
+/// [`Serializable`] with one of the errors in [`planted`].
 #[doc(hidden)]
 pub type Planted<const BUG: u32> = Mvcc<SerialSafetyNet<planted::Erring<BUG>>>;
 
@@ -47,7 +53,7 @@ pub type Planted<const BUG: u32> = Mvcc<SerialSafetyNet<planted::Erring<BUG>>>;
 #[derive(Clone, Copy, Debug)]
 pub struct SerialSafetyNet<R: Rules>(PhantomData<fn() -> R>);
 
-/// One per database.
+/// The shared part. One per database.
 #[derive(Debug, Default)]
 pub struct Shared {
     logs: Mutex<ReaderLogs>,
@@ -136,7 +142,7 @@ impl<R: Rules> Tracker for SerialSafetyNet<R> {
         s: &mut S,
     ) -> Option<Result<Timestamp, Abort>> {
         if txn.reads.is_empty() {
-            // Ordered where it commits: after the readers of what it overwrites.
+            // The transaction is ordered where it commits: after the readers of what it overwrites.
             s.enter(Activity::Timestamps);
             return Some(Ok(steps::commit_blindly(env, txn)));
         }

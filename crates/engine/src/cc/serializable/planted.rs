@@ -1,5 +1,5 @@
-//! Errors that can be planted, to show that the checks find them. Each is a scheme of its own,
-//! [`Planted`](super::Planted), with another form of one of the steps: no database that is not a test's ever runs one.
+//! Errors that tests plant, to show that the checks find them. Each error is a scheme of its own,
+//! [`Planted`](super::Planted), with another form of one of the steps. Only databases of tests ever run one.
 
 use super::ReadSet;
 use super::reads::ReadRecord;
@@ -23,17 +23,17 @@ macro_rules! bugs {
 }
 
 bugs! {
-    /// How early a commit is ordered is lost: its versions say that it is ordered where it committed.
+    /// The early order of a commit is lost: its versions say that it is ordered where it committed.
     STAMP_LOST = 1;
-    /// A record that is met by a scan or a read, but has nothing to see, leaves no trace.
+    /// A record that a scan or a read meets, but in which it sees nothing, leaves no trace.
     INVISIBLE_UNTRACKED = 2;
     /// An insertion does not ask which transactions have read that the key was absent.
     GAP_READERS_FORGOTTEN = 3;
-    /// A declared read-only transaction is tracked by nobody, and its snapshot is not announced.
+    /// A declared read-only transaction is not tracked, and its snapshot is not announced.
     READ_ONLY_UNANNOUNCED = 4;
-    /// A reader takes a transaction that is committing for one that has not begun to.
+    /// A reader takes a committing transaction for one that has not begun to commit.
     TORN_COMMIT = 5;
-    /// Readers are noted on a copy that nobody looks at.
+    /// Readers are noted on a copy that is never looked at.
     READERS_ON_A_COPY = 6;
     /// What was read is not looked at again when a transaction commits.
     NO_VALIDATION = 7;
@@ -41,15 +41,15 @@ bugs! {
     NO_RESCAN = 8;
     /// The commit timestamp is drawn before the reader is entered into the log.
     DRAWN_TOO_EARLY = 9;
-    /// A reader is struck off when it has committed.
+    /// A reader is removed from the log when it has committed.
     READER_CLEARED_EARLY = 10;
-    /// Who has overwritten a read, and is about to commit earlier, is not waited for.
+    /// A transaction that has overwritten a read, and is about to commit earlier, is not waited for.
     NO_WAIT = 11;
-    /// A transaction may be ordered before one that had ended when it began.
+    /// A transaction may be ordered before a transaction that had ended when it began.
     NO_REAL_TIME = 12;
     /// Only transactions that have written are validated.
     READERS_NOT_VALIDATED = 13;
-    /// The version that superseded what a transaction has read is unlinked between two others.
+    /// The version that superseded what a transaction has read is unlinked between two other versions.
     SUCCESSOR_UNLINKED = 14;
     /// A read that found nothing under its key leaves no trace.
     ABSENCE_UNTRACKED = 15;
@@ -57,19 +57,19 @@ bugs! {
     SPLIT_LOSES_STAMP = 16;
     /// A transaction's own order counts as its commit's, even if it has read what was overwritten before.
     OVERWRITER_NOT_FOLLOWED = 17;
-    /// A transaction that has changed what was committed after its snapshot is ordered before that.
+    /// A transaction that has changed what was committed after its snapshot is ordered before that commit.
     LATE_ORDERED_EARLY = 18;
     /// Reads of copies of rows leave no trace.
     COPIES_UNTRACKED = 19;
-    /// A row that an update at the commit has looked at and left leaves no trace.
+    /// A row that an update at the commit has looked at and left unchanged leaves no trace.
     LEFT_ROWS_UNTRACKED = 20;
-    /// A snapshot opened just after a version was created does not hold it.
+    /// A snapshot that is opened just after a version was created does not hold it.
     INTERVAL_LATE = 21;
-    /// A key that has left its index since a transaction began is taken for one that was never there.
+    /// A key that has left its index since a transaction began is taken for a key that was never there.
     DEPARTED_FORGOTTEN = 22;
 }
 
-/// Nothing is wrong with it: the logs are small, so that they wrap around in a test.
+/// Not an error: the logs are small, so that they wrap around in a test.
 pub const SMALL_LOGS: u32 = 100;
 
 /// The rules with one error.

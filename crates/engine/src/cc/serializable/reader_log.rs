@@ -1,28 +1,32 @@
-//! What a worker's transactions have read, newest last: where a transaction that overwrites a record
-//! finds out which readers committed before it.
+//! What a worker's transactions have read, newest last. A transaction that overwrites a record finds out here which
+//! readers committed before it.
 //!
-//! A ring with one writer, its worker, and any number of readers, which take no latch. A transaction enters
-//! itself before it draws its commit timestamp and adds that at once afterwards: so a transaction that draws a later
-//! one finds it here. Only one that might have to abort looks, which is seldom; entering costs a few stores.
+//! The log is a ring with one writer, its worker, and any number of readers, which take no latch:
+//!
+//! 1. A transaction enters itself before it draws its commit timestamp.
+//! 2. It adds the timestamp to its entry at once afterwards. A transaction that draws a later timestamp therefore
+//!    finds the entry.
+//! 3. Only a transaction that might have to abort looks, which is rare. To enter costs a few stores.
 //!
 //! Invariants:
-//! - `tail <= next`; entries `tail..next` are whole. What comes before `tail` committed at `lost` or earlier.
-//! - Timestamps do not decrease from entry to entry up to one that is not [`OVERTAKING`].
+//! - `tail <= next`. Entries `tail..next` are whole. Transactions of entries before `tail` committed at `lost` or
+//!   earlier.
+//! - Timestamps do not decrease from entry to entry, up to an entry that is not [`OVERTAKING`].
 
 use crate::record::{Slot, Timestamp};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Entered, but not committing at a known time yet.
+/// The transaction is entered, but is not yet committing at a known time.
 const PENDING: u64 = Timestamp::NEVER.0;
-/// Of an entry's length: it has read ranges of keys, too.
+/// A bit of an entry's length: the transaction has also read ranges of keys.
 const RANGES: u32 = 1 << 31;
-/// Of an entry's length: an older one was pending when it was entered, and may commit later.
+/// A bit of an entry's length: an older entry was pending when this one was entered, and may commit later.
 const OVERTAKING: u32 = 1 << 30;
-/// In place of the length: too much to be listed.
+/// Stands for the length: too much to be listed.
 const EVERYTHING: u32 = OVERTAKING - 1;
 
-/// A record, as the log knows it: distinct for all records of a database.
+/// Returns a record's number in the log. The numbers of all records of a database are distinct.
 pub(super) fn id_of(slot: *const Slot) -> u32 {
     (slot.addr() / size_of::<Slot>()) as u32
 }
@@ -36,8 +40,8 @@ pub struct ReaderLog {
     lost: AtomicU64,
     /// The last snapshot of a transaction that is in no log because it will not write; or PENDING.
     untracked: AtomicU64,
-    /// The writer's own: the oldest entry that is whole, where the next one's ids go, and how many entries
-    /// are pending.
+    /// The writer's own: the oldest entry that is whole, where the next entry's ids go, and the number of pending
+    /// entries.
     tail: AtomicU64,
     at: AtomicU64,
     pending: AtomicU64,
@@ -50,17 +54,17 @@ struct Entry {
     length: AtomicU32,
 }
 
-/// What a log says of a set of records.
+/// What a log says about a set of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
     /// The last of the readers asked for committed at this time or a little earlier; 0: there is none.
     Until(Timestamp),
-    /// One of them is just drawing its timestamp: ask again.
+    /// One of the readers is just drawing its timestamp: ask again.
     Wait,
 }
 
 impl ReaderLog {
-    /// An empty log of so many entries, with `ids_max` records in all; powers of two.
+    /// Makes an empty log of `entries_max` entries, with `ids_max` records in all. Both are powers of two.
     pub(super) fn new(entries_max: usize, ids_max: usize) -> ReaderLog {
         assert!(entries_max.is_power_of_two() && ids_max.is_power_of_two());
         ReaderLog {
@@ -79,8 +83,8 @@ impl ReaderLog {
         &self.entries[number as usize & (self.entries.len() - 1)]
     }
 
-    /// Enters a transaction, which has read these records (and ranges; and more than can be said). The worker
-    /// alone calls this. The transaction's timestamp is drawn afterwards with a Release, or read after a
+    /// Enters a transaction that has read these records, and perhaps ranges, and perhaps more than can be listed.
+    /// Only the worker calls this. Afterwards the transaction's timestamp is drawn with a Release, or read after a
     /// sequentially consistent fence.
     #[inline]
     pub(super) fn enter(
@@ -89,7 +93,7 @@ impl ReaderLog {
         has_ranges: bool,
         is_coarse: bool,
     ) -> u64 {
-        // What the writer alone changes, it reads relaxed.
+        // The writer reads relaxed what only the writer changes.
         let (number, start) = (self.next.load(Ordering::Relaxed), self.at.load(Ordering::Relaxed));
         let is_listed = !is_coarse && ids.len() <= self.ids.len() / 2;
         let length = if is_listed { ids.len() } else { 0 };
@@ -127,7 +131,7 @@ impl ReaderLog {
         let (mut tail, mut lost) = (tail, self.lost.load(Ordering::Relaxed));
         while is_over(tail) {
             let stamp = self.entry(tail).stamp.load(Ordering::Relaxed);
-            // (One that is pending will find out, and give up.)
+            // A pending transaction will find out that its entry is lost, and aborts.
             lost = if stamp == PENDING { lost } else { lost.max(stamp) };
             tail += 1;
         }
@@ -137,7 +141,8 @@ impl ReaderLog {
         fence(Ordering::Release);
     }
 
-    /// The transaction of this entry commits at `at`, if it does. Returns false if its entry is not kept any more.
+    /// Notes that the transaction of this entry commits at `at`, if it does. Returns false if the entry is no longer
+    /// kept.
     #[inline]
     pub(super) fn stamp(&self, number: u64, at: Timestamp) -> bool {
         debug_assert!(at.0 < PENDING);
@@ -148,7 +153,7 @@ impl ReaderLog {
         number >= self.tail.load(Ordering::Relaxed)
     }
 
-    /// The transaction of this entry, which is stamped, has aborted.
+    /// Notes that the transaction of this entry, which is stamped, has aborted.
     pub(super) fn retract(&self, number: u64) {
         if number >= self.tail.load(Ordering::Relaxed) {
             let length = &self.entry(number).length;
@@ -156,25 +161,26 @@ impl ReaderLog {
         }
     }
 
-    /// The snapshot for a transaction that will be in no log, because it does not write: `now` reads the
-    /// clock. The worker alone calls this.
+    /// Returns the snapshot for a transaction that will be in no log because it does not write. `now` reads the
+    /// clock. Only the worker calls this.
     pub(super) fn open_untracked(&self, mut now: impl FnMut() -> Timestamp) -> Timestamp {
         let last = self.untracked.load(Ordering::Relaxed);
         let begin = now();
         if begin.0 == last {
-            // Announced before: a transaction that draws a later timestamp than that finds it.
+            // Announced before: a transaction that draws a later timestamp finds it.
             return begin;
         }
         self.untracked.store(PENDING, Ordering::Relaxed);
-        // Pairs with the fence before `readers`: either it sees this, or we see its timestamp.
+        // Pairs with the fence before `readers`: either the other transaction sees this store, or this thread sees
+        // its timestamp.
         fence(Ordering::SeqCst);
         let begin = now();
         self.untracked.store(begin.0, Ordering::Release); // pairs with the Acquire in `readers`
         begin
     }
 
-    /// The last commit among the transactions that have read one of the records that `is_asked` accepts, and
-    /// committed from `since` on and before `until`. The caller has drawn `until`, and then passed a
+    /// Returns the last commit among the transactions that have read one of the records that `is_asked` accepts, and
+    /// that committed from `since` on and before `until`. The caller has drawn `until`, and then passed a
     /// sequentially consistent fence.
     pub(super) fn readers(
         &self,
@@ -195,7 +201,7 @@ impl ReaderLog {
             if stamp < since.0 || stamp <= last || stamp != PENDING && stamp >= until.0 {
                 continue;
             }
-            // Who reads ranges leaves its timestamp in the index as well, once it has one.
+            // A transaction that reads ranges also leaves its timestamp in the index, once it has one.
             if stamp == PENDING && length & RANGES != 0 {
                 return Readers::Wait;
             }
@@ -221,7 +227,7 @@ impl ReaderLog {
             .any(|i| is_asked(self.ids[i & (self.ids.len() - 1)].load(Ordering::Relaxed)))
     }
 
-    /// The worker goes: no transaction that it ran committed later than this.
+    /// Returns a time, when the worker ends: no transaction that it ran committed later.
     pub(super) fn last(&self) -> Timestamp {
         let next = self.next.load(Ordering::Relaxed);
         let entered =

@@ -1,4 +1,4 @@
-//! What a transaction has read: the versions of records, and the ranges of keys it has gone through.
+//! What a transaction has read: the versions of records, and the ranges of keys that it has gone through.
 
 use crate::cc::Scanned;
 use crate::cc::common::ranges::{Copies, Noted, Ranges, Revisit};
@@ -7,8 +7,9 @@ use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::record::{RecordId, Slot, TICK, Timestamp, Version};
 use std::sync::Arc;
 
-/// Records that there is room for at first: in steps so large that transactions of one kind, some of which read a little
-/// more than others, soon find room enough; and so small that many can be open.
+/// Initial room for records. The room grows in steps that are large enough for transactions of one kind, some of
+/// which read a little more than others, to soon find enough. The steps are small enough that many transactions can
+/// be open.
 const RECORDS_FIRST: usize = 64;
 /// Room that is kept for the next transaction: some tens of KiB.
 const RECORDS_KEPT: usize = 4096;
@@ -18,17 +19,18 @@ const OVERWRITTEN_KEPT: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadRecord {
     pub(super) slot: *const Slot,
-    /// The value's version; null: there was no value. Odd: no version, but the time of the commit whose value was read in the present.
+    /// The value's version; null: there was no value. Odd: not a version, but the time of the commit whose value was
+    /// read in the present.
     pub(super) version: *const Version,
 }
 
-/// A bit of `ReadRecord::version`, which holds a time then. (The lowest bits of times are free.)
+/// A bit of `ReadRecord::version`, which then holds a time. The lowest bits of times are free.
 const PRESENT: u64 = 1;
 const _: () = assert!(PRESENT < TICK && align_of::<Version>() > PRESENT as usize);
 const _: () = assert!(usize::BITS == u64::BITS, "a time fits a pointer");
 
 impl ReadRecord {
-    /// The commit time of the value, if the record was read in the present.
+    /// Returns the commit time of the value, if the record was read in the present.
     #[inline(always)]
     pub(super) fn present(&self) -> Option<Timestamp> {
         let word = self.version.addr() as u64;
@@ -36,32 +38,32 @@ impl ReadRecord {
     }
 }
 
-/// One per slot, reused.
+/// What a transaction has read. One per slot, reused.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ReadSet {
     pub(super) records: Vec<ReadRecord>,
     /// The transaction's entry in its worker's log, while it is committing.
     pub(super) entry: Option<u64>,
-    /// That says when it commits.
+    /// True if the entry says when the transaction commits.
     pub(super) is_stamped: bool,
-    /// It has read records that are not noted.
+    /// True if the transaction has read records that are not noted.
     pub(super) is_coarse: bool,
-    /// What is read is not noted.
+    /// True if what is read is not noted.
     pub(super) is_untracked: bool,
-    /// It has read more than there was memory to note: nothing more is.
+    /// True if the transaction has read more than there was memory to note. Nothing more is noted.
     pub(super) is_full: bool,
     /// The room in `records`.
     charge: Charge,
     ranges: Ranges,
-    /// The records that the transaction overwrites, while it is judged.
+    /// The records that the transaction overwrites, while it is validated.
     pub(super) overwritten: Vec<u32>,
 }
 // SAFETY: the pointers lead to slots, versions and indexes of the database, under the rules of the scheme.
 unsafe impl Send for ReadSet {}
 
 impl ReadSet {
-    /// Of nothing; what it will hold is charged to `memory`.
+    /// Makes an empty set. What it will hold is charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Self {
         ReadSet {
             records: Vec::new(),
@@ -87,7 +89,8 @@ impl ReadSet {
         self.records.push(ReadRecord { slot, version });
     }
 
-    /// As `push`, of what may have been noted before, any number of times: takes no more room than keeping each twice.
+    /// Notes a read, as `push` does, that may have been noted any number of times before. Takes no more room than
+    /// keeping each read twice.
     pub(super) fn push_once(&mut self, slot: *const Slot, version: *const Version) {
         if self.records.len() == self.records.capacity() && !self.is_untracked {
             self.records.sort_unstable();
@@ -99,13 +102,14 @@ impl ReadSet {
         self.push(slot, version);
     }
 
-    /// Notes a value that was committed at this time, and read in the present.
+    /// Notes a value that was committed at this time and read in the present.
     pub(super) fn push_present(&mut self, slot: *const Slot, committed: Timestamp) {
         let word = committed.tick().0 | PRESENT;
         self.push_once(slot, std::ptr::without_provenance(word as usize));
     }
 
-    /// Makes room for more records; where there is none, by keeping each once. Returns false if that is not enough.
+    /// Makes room for more records. If there is no memory, it keeps each record once. Returns false if that is not
+    /// enough.
     #[cold]
     fn grow(&mut self) -> bool {
         if self.charge.grow(&mut self.records, 1, RECORDS_FIRST).is_ok() {
@@ -120,14 +124,14 @@ impl ReadSet {
         is_enough
     }
 
-    /// What is read from now on is not noted, for want of memory.
+    /// Stops noting what is read from now on, for want of memory.
     #[cold]
     fn set_full(&mut self) {
         (self.is_full, self.is_untracked) = (true, true);
     }
 
-    /// Notes a range, once. Returns false if it is so long, or memory so short, that it is gone through again at commit, and
-    /// nothing of what was found there needs to be kept.
+    /// Notes a range, once. Returns false if the range is so long, or memory so short, that the range is gone through
+    /// again at commit. In this case nothing that was found there needs to be kept.
     pub(super) fn push_range(&mut self, scanned: &Scanned<'_>) -> bool {
         if self.is_untracked {
             return false;
@@ -170,8 +174,8 @@ impl ReadSet {
         !self.ranges.is_empty()
     }
 
-    /// Returns true if a key that the transaction has found to be absent may have been deleted after this snapshot was opened, and has left
-    /// its index.
+    /// Returns true if the transaction has found a key absent that may have been deleted after this snapshot was
+    /// opened and has left its index.
     pub(super) fn has_missed_departed(&self, begin: Timestamp) -> bool {
         let mut has_missed = false;
         self.ranges.each(|index, key| has_missed |= has_departed(index, key, begin));
@@ -187,19 +191,20 @@ impl ReadSet {
         self.charge.clear(&mut self.records, RECORDS_KEPT);
     }
 
-    /// The records that it had to be asked for are known.
+    /// Keeps the list's memory when the answer about these records is known.
     pub(super) fn keep_overwritten(&mut self, mut asked: Vec<u32>) {
         asked.clear();
         asked.shrink_to(OVERWRITTEN_KEPT);
         self.overwritten = asked;
     }
 
-    /// Leaves `at` in the index wherever the transaction, which began at `begin`, has read which keys there are. Where keys have come or
-    /// gone since, adds those records to what is validated that `changed` returns: it is asked for every record
-    /// of the range. Returns false if others change them faster than that.
+    /// Leaves `at` in the index wherever the transaction, which began at `begin`, has read which keys there are.
+    /// Where keys have come or gone since, asks `changed` about every record of the range, and adds the records that
+    /// it returns to what is validated. Returns false if other transactions change a range faster than it can be gone
+    /// through.
     ///
     /// # Safety
-    /// Inside an epoch.
+    /// The thread is inside an epoch.
     pub(super) unsafe fn publish_ranges(
         &mut self,
         begin: Timestamp,
@@ -208,16 +213,16 @@ impl ReadSet {
     ) -> Result<bool, OutOfMemory> {
         let ReadSet { ranges, records, charge, .. } = self;
         let mut added = Added { known: records.len(), records, charge, changed };
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the thread is inside an epoch, which is all that `revisit` needs.
         unsafe { ranges.revisit(begin.0, at.0, &mut added) }
     }
 }
 
-/// Adds the records of ranges that may have changed to those that were read.
+/// Adds the records of ranges that may have changed to the records that were read.
 struct Added<'r, F> {
     records: &'r mut Vec<ReadRecord>,
     charge: &'r mut Charge,
-    /// How many there were before the range.
+    /// The number of records before the range.
     known: usize,
     changed: F,
 }
@@ -250,7 +255,7 @@ mod tests {
         Scanned { index: std::ptr::null(), from, to, is_reverse: false, marks: &[], rows: 0, known: 0 }
     }
 
-    /// At the limit a set is full and takes no more; records that it has several times make room first.
+    /// At the limit a set is full and takes no more. Records that it has several times make room first.
     #[test]
     fn limit() {
         const LIMIT: u64 = 1 << 20; // as much as the least share

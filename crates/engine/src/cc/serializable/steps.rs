@@ -1,6 +1,6 @@
-//! The steps of the serial safety net: what a transaction notes of its reads, and how it finds its place in the order. Where
-//! tests put another form of one step in its place, to show that the checks notice it (`planted.rs`), it is called by way
-//! of [`Rules`].
+//! The steps of the serial safety net: what a transaction notes of its reads, and how it finds its place in the
+//! order. Tests replace single steps by another form, to show that the checks notice it (`planted.rs`). Such steps
+//! are called by way of [`Rules`].
 
 use super::reader_log::{Readers, id_of};
 use super::reads::{ReadRecord, ReadSet};
@@ -16,14 +16,14 @@ use crate::sync::atomic::{Ordering, fence};
 pub(super) type Scope<'e, R> = Env<'e, Mvcc<SerialSafetyNet<R>>>;
 pub(super) type Open<R> = Txn<SerialSafetyNet<R>>;
 
-/// The place of a committing transaction in the serial order, as far as it is known.
+/// The place of a committing transaction in the serial order, as known so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
-    /// When the transaction commits; for one that has not written, just after that.
+    /// When the transaction commits. If it has not written, this is the time just after the last commit.
     pub(super) at: Timestamp,
-    /// How early it has to be ordered.
+    /// How early the transaction has to be ordered.
     pub(super) sstamp: Timestamp,
-    /// Reads that have been validated.
+    /// The number of reads that have been validated.
     validated: usize,
 }
 
@@ -42,8 +42,8 @@ pub(super) fn commit_blindly<R: Rules>(env: Scope<'_, R>, txn: &mut Open<R>) -> 
     env.shared.draw(txn)
 }
 
-/// A transaction that has only read, and since whose snapshot nobody has drawn a timestamp, is ordered there: there
-/// is nothing to validate, and it is announced as declared readers are.
+/// Returns true if a transaction that has only read can be ordered at its snapshot, because no timestamp has been
+/// drawn since. There is nothing to validate, and the transaction is announced as declared readers are.
 #[inline(always)]
 pub(super) fn is_undisturbed<R: Rules>(env: Scope<'_, R>, txn: &Open<R>) -> bool {
     let now = || env.shared.now();
@@ -60,9 +60,10 @@ impl Order {
         reads.is_stamped = false;
     }
 
-    /// Draws the commit timestamp, having entered the log: a transaction that draws a later one finds us there, and we
-    /// find the versions of each that has drawn an earlier one. (Of two that draw, the later acquires what the earlier
-    /// has released. Who only reads the clock needs a fence to be found.)
+    /// Draws the commit timestamp, after the transaction has entered the log. A transaction that draws a later
+    /// timestamp finds it there, and it finds the versions of every transaction that has drawn an earlier one: of two
+    /// draws, the later acquires what the earlier has released. A transaction that only reads the clock needs a fence
+    /// to be found.
     #[inline(always)]
     pub(super) fn draw<R: Rules>(&mut self, env: Scope<'_, R>, txn: &Open<R>) {
         if txn.writes().is_empty() {
@@ -75,7 +76,7 @@ impl Order {
         debug_assert!(self.at >= txn.begin());
     }
 
-    /// Tells the index when we commit. Returns false if we have to give way.
+    /// Tells the index when the transaction commits. Returns false if the transaction has to abort.
     #[inline(always)]
     pub(super) fn publish_ranges<R: Rules>(
         &self,
@@ -90,7 +91,7 @@ impl Order {
         unsafe { txn.reads.publish_ranges(begin, self.at, |id| env.shared.changed_since(begin, id)) }
     }
 
-    /// Tells the log when we commit. Returns false if we have to give way.
+    /// Tells the log when the transaction commits. Returns false if the transaction has to abort.
     #[inline(always)]
     pub(super) fn publish_reads<R: Rules>(&self, env: Scope<'_, R>, txn: &mut Open<R>) -> bool {
         let entry = txn.reads.entry.expect("entered before");
@@ -99,11 +100,12 @@ impl Order {
         kept
     }
 
-    /// Finds out how early the transaction has to be ordered. Returns false if somebody has to decide first.
+    /// Finds out how early the transaction has to be ordered. Returns false if another transaction has to decide
+    /// first.
     #[inline(always)]
     pub(super) fn validate<R: Rules>(&mut self, env: Scope<'_, R>, txn: &Open<R>) -> bool {
         if self.at == txn.begin() {
-            return true; // nobody has committed since it began
+            return true; // no transaction has committed since this one began
         }
         for read in &txn.reads.records[self.validated..] {
             match R::overwriter(self, env, txn, read) {
@@ -113,15 +115,17 @@ impl Order {
             }
             self.validated += 1;
         }
-        // After all that it has read was looked at: so what was removed before that, and not found, is noted by now.
+        // After all that the transaction has read was looked at. A key that was removed before, and was not found, is
+        // noted by now.
         if !txn.writes().is_empty() && txn.reads.has_ranges() && env.shared.has_departed_since(txn.begin()) {
             self.follow_departed(txn);
         }
         true
     }
 
-    /// If a key may be gone that the transaction has not found, and others had written after its snapshot, it is ordered as
-    /// early as it could have to be: just after that. (No key is gone that would have it ordered earlier.)
+    /// Orders the transaction as early as it might have to be, if a key may be gone that the transaction has not
+    /// found and that others wrote after its snapshot. This is just after the snapshot. No key is gone that would
+    /// order it earlier.
     #[cold]
     fn follow_departed<R: Rules>(&mut self, txn: &Open<R>) {
         if txn.reads.has_missed_departed(txn.begin()) {
@@ -129,7 +133,7 @@ impl Order {
         }
     }
 
-    /// Whether what was read has been overwritten by a transaction that commits before us.
+    /// Finds out whether a transaction that commits before this one has overwritten what was read.
     #[inline(always)]
     pub(super) fn overwriter<R: Rules>(
         &self,
@@ -143,23 +147,23 @@ impl Order {
             return Overwritten::No;
         }
         let seen_as_of = read.present().unwrap_or_else(|| txn.begin());
-        // SAFETY: inside an epoch; the snapshot is open.
+        // SAFETY: the thread is inside an epoch, and the snapshot is open.
         unsafe { env.shared.overwriter(read.slot, seen_as_of, self.at, txn.tag()) }
     }
 
-    /// Whether there is an order for it; `None`: somebody has to decide first.
+    /// Decides whether there is an order for the transaction; `None`: another transaction has to decide first.
     #[inline(always)]
     pub(super) fn judge<R: Rules>(&self, env: Scope<'_, R>, txn: &mut Open<R>) -> Option<bool> {
         if self.sstamp >= self.at {
             return Some(true); // after every reader of what it overwrites
         }
         if txn.begin() >= self.sstamp || txn.is_late() {
-            return Some(false); // before one that had ended when it began, or whose changes it may have changed
+            return Some(false); // before one that had ended at its begin, or whose changes it may have changed
         }
         self.judge_by_readers(env, txn)
     }
 
-    /// Whether it comes late enough for the readers of what it overwrites.
+    /// Decides whether the transaction is late enough for the readers of what it overwrites.
     #[inline(always)]
     pub(super) fn judge_by_readers<R: Rules>(&self, env: Scope<'_, R>, txn: &mut Open<R>) -> Option<bool> {
         if txn.writes().is_empty() {
@@ -169,8 +173,8 @@ impl Order {
         Some(pstamp < self.sstamp)
     }
 
-    /// The last commit before ours among the readers of what we overwrite, if it matters: from
-    /// `sstamp` on.
+    /// Returns the last commit before this transaction's among the readers of what it overwrites. Only commits from
+    /// `sstamp` on matter.
     #[cold]
     pub(super) fn last_in_logs<R: Rules>(&self, env: Scope<'_, R>, txn: &mut Open<R>) -> Option<Timestamp> {
         fence(Ordering::SeqCst); // pairs with the fence in `draw`, and with those in `publish_ranges`
@@ -194,15 +198,17 @@ impl Order {
         last
     }
 
-    /// The same, among those that have found nothing where we insert.
+    /// Returns the last commit among the transactions that have found nothing where this transaction inserts.
     #[cold]
     pub(super) fn last_in_gaps<R: Rules>(txn: &Open<R>) -> Timestamp {
         let mut last = Timestamp::default();
         for write in txn.writes() {
-            // SAFETY: overwritten by us and not committed: not reclaimed.
+            // SAFETY: this transaction has overwritten the version and has not committed, so the version is not
+            // reclaimed.
             let was_absent = write.old.is_null() || unsafe { &*write.old }.kind() == VersionKind::Tombstone;
             if was_absent {
-                // SAFETY: inside an epoch; indexes live as long as the database, keys as the transaction.
+                // SAFETY: the thread is inside an epoch, indexes live as long as the database, and keys as the
+                // transaction.
                 let stamp = unsafe { (*write.target.index).stamp_of(&write.target.key) };
                 last = last.max(Timestamp(stamp));
             }
@@ -221,7 +227,7 @@ impl Order {
     }
 }
 
-/// Transactions that a log remembers, and records that they have read, all together.
+/// The number of transactions that a log remembers, and the number of records that they have read, all together.
 const ENTRIES_MAX: usize = if cfg!(braid_shuttle) { 4 } else { 1024 };
 const IDS_MAX: usize = if cfg!(braid_shuttle) { 8 } else { 8192 };
 
@@ -233,12 +239,12 @@ pub trait Rules: Sized + Send + Sync + 'static {
         let _ = mistake;
         false
     }
-    /// How long a worker's log is: transactions, and records that they have read.
+    /// Returns the length of a worker's log: in transactions, and in records that they have read.
     fn log_max() -> (usize, usize) {
         (ENTRIES_MAX, IDS_MAX)
     }
 
-    /// The transaction has met a record of which it sees nothing.
+    /// Notes that the transaction has met a record in which it sees nothing.
     #[inline(always)]
     fn read_nothing(reads: &mut ReadSet, slot: *const Slot) {
         reads.push(slot, std::ptr::null());
@@ -264,32 +270,32 @@ pub trait Rules: Sized + Send + Sync + 'static {
         env.worker.tracker.open_untracked(|| txn.begin_again(env.shared));
     }
 
-    /// Whether a transaction that has only read is ordered at its snapshot, without order.
+    /// Returns true if a transaction that has only read is ordered at its snapshot, without the five steps.
     #[inline(always)]
     fn is_undisturbed(env: Scope<'_, Self>, txn: &Open<Self>) -> bool {
         is_undisturbed(env, txn)
     }
 
-    /// First step.
+    /// First step: enters the transaction into the log.
     #[inline(always)]
     fn enter(_: &mut Order, env: Scope<'_, Self>, txn: &mut Open<Self>) {
         Order::enter(env, txn);
     }
 
-    /// Second step.
+    /// Second step: draws the timestamp.
     #[inline(always)]
     fn draw(order: &mut Order, env: Scope<'_, Self>, txn: &mut Open<Self>) {
         order.draw(env, txn);
     }
 
-    /// Third step: others learn when the transaction commits. Returns false if it has to give way.
+    /// Third step: tells others when the transaction commits. Returns false if it has to abort.
     #[inline(always)]
     fn publish(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Result<bool, OutOfMemory> {
         let kept = order.publish_ranges(env, txn)?;
         Ok(order.publish_reads(env, txn) && kept)
     }
 
-    /// Fourth step. Returns false if it has to be called again.
+    /// Fourth step: validates the reads. Returns false if it has to be called again.
     #[inline(always)]
     fn validate(order: &mut Order, env: Scope<'_, Self>, txn: &Open<Self>) -> bool {
         order.validate(env, txn)
@@ -301,26 +307,26 @@ pub trait Rules: Sized + Send + Sync + 'static {
         order.overwriter(env, txn, read)
     }
 
-    /// Fifth step: whether there is an order; `None`: it has to be called again.
+    /// Fifth step: decides whether there is an order; `None`: it has to be called again.
     #[inline(always)]
     fn judge(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Option<bool> {
         order.judge(env, txn)
     }
 
-    /// Part of the fifth step: the last reader of what the transaction overwrites.
+    /// Part of the fifth step: returns the last reader of what the transaction overwrites.
     #[inline(always)]
     fn last_reader(order: &Order, env: Scope<'_, Self>, txn: &mut Open<Self>) -> Option<Timestamp> {
         Some(order.last_in_logs(env, txn)?.max(Order::last_in_gaps(txn)))
     }
 
-    /// The result.
+    /// Returns the result.
     #[inline(always)]
     fn conclude(order: &Order, txn: &mut Open<Self>, has_order: bool) -> Result<Timestamp, Abort> {
         order.conclude(txn, has_order)
     }
 }
 
-/// The rules as they are argued for.
+/// The rules that the argument covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Proven;
 

@@ -1,7 +1,7 @@
 //! The commit as a step machine: the parallel commit of the serial safety net.
 //!
-//! Waits go towards transactions that commit earlier, or are just drawing their timestamp; the earliest
-//! waits for nobody. A wait suspends.
+//! A transaction waits only for transactions that commit earlier or are just drawing their timestamp. The earliest
+//! transaction waits for none. A wait suspends.
 
 use super::steps::{Open, Order, Rules, Scope};
 use crate::cc::Abort;

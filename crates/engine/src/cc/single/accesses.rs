@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A record has one entry.
-//! - `Entry::write` names the last write of its record; `Write::previous` the one before.
+//! - `Entry::write` names the last write of its record, and `Write::previous` the write before.
 
 use super::record::SingleRecord;
 use crate::cc::Target;
@@ -13,23 +13,23 @@ use std::sync::Arc;
 
 /// No write, or no entry.
 const NONE: u32 = u32::MAX;
-/// Room at first, and room that is kept for the next transaction.
+/// Initial room, and room that is kept for the next transaction.
 const ENTRIES_FIRST: usize = 16;
 const ENTRIES_KEPT: usize = 4096;
-/// Places of the hash table for each entry when it is made, or grows.
+/// The number of places of the hash table for each entry when it is made, or grows.
 const PLACES_PER_ENTRY: usize = 8;
 
 /// A record that the transaction has accessed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cc) struct Entry {
     pub(in crate::cc) record: *const Record,
-    /// When what it has read was committed; `None`: it has read nothing.
+    /// When the value that the transaction has read was committed; `None`: it has read nothing.
     pub(in crate::cc) seen: Option<u64>,
-    /// What it has read holds as of then, where the scheme notes that.
+    /// What the transaction has read holds as of this time, if the scheme notes that.
     pub(in crate::cc) until: u64,
-    /// How it has locked the record.
+    /// How the transaction has locked the record.
     pub(in crate::cc) held: Held,
-    /// By what path it has come to the record, where the scheme notes that; else 0.
+    /// The path by which the transaction has come to the record, if the scheme notes that; otherwise 0.
     pub(in crate::cc) path: u16,
     write: u32,
 }
@@ -54,15 +54,16 @@ pub(in crate::cc) struct Write {
     pub(in crate::cc) is_new: bool,
 }
 
-/// One per transaction, reused.
+/// The accesses of a transaction. One per transaction, reused.
 #[derive(Debug)]
 pub(in crate::cc) struct Accesses {
     pub(in crate::cc) entries: Vec<Entry>,
     pub(in crate::cc) writes: Vec<Write>,
-    /// The numbers of all entries by their records' addresses, each in the first free place from there on; a power of two
-    /// long, and no more than half full. Empty until there is room for an entry.
+    /// A hash table of the numbers of all entries. A number is in the first free place from the hash of its record's
+    /// address on. The length is a power of two, and at most half of the places are full. Empty until there is room
+    /// for an entry.
     table: Vec<u32>,
-    /// The record that was last looked for, and its entry, or `NONE`: an operation asks several times.
+    /// The record that was last looked for, and its entry, or `NONE`. An operation asks several times.
     last: Cell<(*const Record, u32)>,
     /// The room in all of these.
     charge: Charge,
@@ -71,14 +72,14 @@ pub(in crate::cc) struct Accesses {
 unsafe impl Send for Accesses {}
 
 impl Accesses {
-    /// None; the room for them is charged to `memory`.
+    /// Makes an empty set. The room for accesses is charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Accesses {
         let charge = Charge::new(memory);
         let last = Cell::new((std::ptr::null(), NONE));
         Accesses { entries: Vec::new(), writes: Vec::new(), table: Vec::new(), last, charge }
     }
 
-    /// The number of the record's entry.
+    /// Returns the number of the record's entry.
     #[inline(always)]
     pub(in crate::cc) fn find(&self, record: *const Record) -> Option<usize> {
         let (last, number) = self.last.get();
@@ -86,7 +87,7 @@ impl Accesses {
         (number != NONE).then_some(number as usize)
     }
 
-    /// The same, of a record that was not the last to be looked for.
+    /// Returns the number of the entry of a record that was not the last to be looked for.
     #[inline(always)]
     fn look_for(&self, record: *const Record) -> u32 {
         debug_assert!(
@@ -98,7 +99,7 @@ impl Accesses {
         number
     }
 
-    /// The number of the record's entry, which is made if there is none.
+    /// Returns the number of the record's entry. Makes an entry if there is none.
     pub(in crate::cc) fn enter(&mut self, record: *const Record) -> Result<usize, OutOfMemory> {
         if let Some(number) = self.found_last(record) {
             return Ok(number);
@@ -107,13 +108,13 @@ impl Accesses {
         Ok(self.enter_in_table(record))
     }
 
-    /// As `enter`, with room reserved.
+    /// Enters a record, as `enter` does, with room reserved.
     #[inline(always)]
     pub(super) fn enter_reserved(&mut self, record: *const Record) -> usize {
         self.found_last(record).unwrap_or_else(|| self.enter_in_table(record))
     }
 
-    /// The number of the record's entry, if it is the one that was last looked for.
+    /// Returns the number of the record's entry, if the record was the last to be looked for.
     #[inline(always)]
     fn found_last(&self, record: *const Record) -> Option<usize> {
         let (last, number) = self.last.get();
@@ -132,7 +133,8 @@ impl Accesses {
         self.add(record)
     }
 
-    /// Adds an entry for a record that has none, for a scheme that finds entries by itself. Room for it has been reserved.
+    /// Adds an entry for a record that has none, for a scheme that finds entries by itself. Room for it has been
+    /// reserved.
     #[inline(always)]
     pub(in crate::cc) fn add(&mut self, record: *const Record) -> usize {
         let number = self.entries.len();
@@ -142,7 +144,8 @@ impl Accesses {
         number
     }
 
-    /// The place in the table of the record's entry, or the free one that is the next one's. There are free places.
+    /// Returns the place in the table of the record's entry, or the free place for the next entry. There are free
+    /// places.
     #[inline(always)]
     fn place_of(&self, record: *const Record) -> usize {
         const FACTOR: usize = 0x9e37_79b9_7f4a_7c15;
@@ -189,7 +192,7 @@ impl Accesses {
         self.reserve_entry()
     }
 
-    /// As `reserve`, for a scheme that finds entries by itself.
+    /// Makes the same room as `reserve`, for a scheme that finds entries by itself.
     #[inline(always)]
     pub(in crate::cc) fn reserve_untabled(&mut self) -> Result<(), OutOfMemory> {
         if self.writes.len() == self.writes.capacity() {
@@ -222,35 +225,36 @@ impl Accesses {
         Some(write)
     }
 
-    /// The last write of the record of this entry.
+    /// Returns the last write of the record of this entry.
     pub(in crate::cc) fn last_write(&self, entry: usize) -> Option<&Write> {
         self.writes.get(self.entries[entry].write as usize)
     }
 
-    /// The writes that are the last of their records, with those records.
+    /// Returns the writes that are the last of their records, with these records.
     pub(in crate::cc) fn last_writes(&self) -> impl Iterator<Item = (*const Record, &Write)> {
         let writes = self.writes.iter().zip(0..);
         let is_last = |(write, at): &(&Write, u32)| self.entries[write.entry as usize].write == *at;
         writes.filter(is_last).map(|(write, _)| (self.entries[write.entry as usize].record, write))
     }
 
-    /// How the transaction has locked the record that a write is of.
+    /// Returns how the transaction has locked the record of a write.
     #[inline(always)]
     pub(in crate::cc) fn held(&self, write: &Write) -> Held {
         self.entries[write.entry as usize].held
     }
 
-    /// The number of the entry of the record that a write is of.
+    /// Returns the number of the entry of a write's record.
     pub(super) fn entry_of(&self, write: &Write) -> usize {
         write.entry as usize
     }
 
-    /// The record that a write is of.
+    /// Returns the record of a write.
     pub(super) fn record_of(&self, write: &Write) -> *const Record {
         self.entries[write.entry as usize].record
     }
 
-    /// Forgets the writes, the last ones of which have been made; the values of the others go to `drop`. All is cleared next.
+    /// Forgets the writes. The last write of each record has been made; the values of the others go to `drop`.
+    /// Everything is cleared next.
     pub(super) fn drain_writes(&mut self, drop: impl FnMut(*mut Version)) {
         let entries = &self.entries;
         let overwritten = |(write, at): (Write, u32)| {
@@ -259,7 +263,7 @@ impl Accesses {
         self.writes.drain(..).zip(0..).filter_map(overwritten).for_each(drop);
     }
 
-    /// Forgets all. The writes have been made or taken back.
+    /// Forgets everything. The writes have been made or taken back.
     pub(super) fn clear(&mut self) {
         debug_assert!(self.writes.is_empty());
         self.last.set((std::ptr::null(), NONE));

@@ -1,38 +1,40 @@
-//! The word of a lock that transactions share: how many do, and how old the oldest is that has come since it was free.
+//! The word of a lock that transactions share: how many transactions share it, and the age of the oldest that has
+//! shared it since it was free.
 //!
-//! Ages are compared on a circle: of two that lie less than half of it apart, the one drawn first is the older. (A transaction
-//! would have to stay open while 2^41 others begin to be taken for a young one; then it waits, or gives way, where it should not.)
+//! Ages are compared on a circle. If two ages lie less than half of the circle apart, the one drawn first is the
+//! older. A transaction would have to stay open while 2^41 others begin to be taken for a young one. It would then
+//! wait, or abort, where it should not.
 
-/// How many share the lock.
+/// The number of bits for the number of shares.
 const SHARES_BITS: u32 = 20;
-/// As many as can share it.
+/// The number of transactions that can share the lock.
 pub(super) const SHARES_MAX: u64 = (1 << SHARES_BITS) - 1;
-/// An older transaction waits for it.
+/// Set if an older transaction waits for the lock.
 pub(super) const AWAITED: u64 = 1 << SHARES_BITS;
 const AGE_SHIFT: u32 = SHARES_BITS + 1;
-/// Above is the mark of a tag.
+/// The bits of an age. The bit above marks a tag.
 const AGE_BITS: u32 = u64::BITS - 1 - AGE_SHIFT;
 
-/// How many share the lock.
+/// Returns how many transactions share the lock.
 #[inline(always)]
 pub(in crate::cc) fn shares_of(lock: u64) -> u64 {
     lock & SHARES_MAX
 }
 
-/// The age of the oldest that has shared it.
+/// Returns the age of the oldest transaction that has shared the lock.
 #[inline(always)]
 pub(in crate::cc) fn oldest_of(lock: u64) -> u64 {
     lock >> AGE_SHIFT
 }
 
-/// The first has been drawn before the second.
+/// Returns true if the first age was drawn before the second.
 #[inline(always)]
 pub(in crate::cc) fn is_older(age: u64, than: u64) -> bool {
     const UNUSED: u32 = u64::BITS - AGE_BITS;
     (age.wrapping_sub(than) << UNUSED).cast_signed() < 0
 }
 
-/// The word with one more share, for a transaction of this age.
+/// Returns the word with one more share, for a transaction of this age.
 #[inline(always)]
 pub(super) fn share(lock: u64, age: u64) -> u64 {
     let is_oldest = shares_of(lock) == 0 || is_older(age, oldest_of(lock));
@@ -44,7 +46,7 @@ pub(super) fn share(lock: u64, age: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The oldest is kept, however many share the lock.
+    /// The oldest age is kept, however many share the lock.
     #[test]
     fn oldest_is_kept() {
         let lock = [7, 5, 9].into_iter().fold(0, share);
@@ -54,7 +56,7 @@ mod tests {
         assert_eq!(shares_of(full), SHARES_MAX);
     }
 
-    /// Ages go round.
+    /// Ages wrap around.
     #[test]
     fn ages_go_round() {
         let last = (1 << AGE_BITS) - 1;

@@ -1,9 +1,11 @@
-//! Which partitions a transaction has, and which it wants: a bit each.
+//! The partitions that a transaction has and wants: one bit each.
 //!
 //! Invariants:
-//! - `owned` has partitions of `held` only, but that all are owned (`ALL`) when all are held; or `ALL`, of one that restores.
-//! - The transaction waits for a partition only if it comes after all of `held`; so it may be in the queue of one (`queued`) and take
-//!   others that come before. Another partition is taken if it is free.
+//! - `owned` contains only partitions of `held`. There are two exceptions: all partitions are owned (`ALL`) when all
+//!   are held, and a transaction that restores owns `ALL`.
+//! - The transaction waits for a partition only if its number is higher than all of `held`. It may therefore be in
+//!   the queue of one partition (`queued`) and take others with lower numbers. Any other partition is taken only if
+//!   it is free.
 //! - Once `refused`, nothing is owned. What is held is given back when the transaction ends.
 
 use super::partitions::{Asked, Partitions};
@@ -14,42 +16,44 @@ use crate::record::Tag;
 /// All partitions, however many there are.
 pub(in crate::cc) const ALL: u64 = u64::MAX;
 
-/// One per transaction, reused.
+/// The claims of a transaction. One per transaction, reused.
 #[derive(Debug, Default)]
 pub(in crate::cc) struct Claims {
-    /// Operations may be about these.
+    /// The partitions that operations may touch.
     owned: u64,
     held: u64,
-    /// What is declared, and what operations needed beyond it.
+    /// What was declared, and what operations needed beyond it.
     wanted: u64,
-    /// It is in the queue of this one.
+    /// The partition in whose queue the transaction is.
     queued: Option<u32>,
-    /// Looks at it since it has last passed to another transaction, and which one that was.
+    /// The number of looks at this partition since it last passed to another transaction, and that transaction.
     looks: u32,
     seen: Option<Tag>,
-    /// Why the transaction cannot go on.
+    /// Why the transaction cannot continue.
     refused: Option<Refused>,
-    /// The partition that another transaction had when this one last asked for it. Kept until the transaction is run again.
+    /// The partition that another transaction had when this one last asked for it. Kept until the transaction is run
+    /// again.
     awaited: Option<u32>,
-    /// What it takes before anything else: when it was run before, it needed these, and could not wait for one of them.
+    /// What the transaction takes before anything else. When it was run before, it needed these partitions and could
+    /// not wait for one of them.
     again: u64,
 }
 
-/// What a look at what is wanted came to.
+/// The result of a look at what is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Look {
-    /// All of it is there.
+    /// The transaction has everything that it wants.
     Got,
     /// The transaction is in a queue.
     Waits,
     /// Another transaction has the awaited partition.
     Busy,
-    /// The transaction cannot go on.
+    /// The transaction cannot continue.
     Refused,
 }
 
 impl Claims {
-    /// The transaction begins. `restores`: nobody else uses the database.
+    /// Begins the transaction. `restores`: no other thread uses the database.
     #[inline(always)]
     pub(in crate::cc) fn begin(&mut self, is_retry: bool, restores: bool) {
         debug_assert!(self.owned | self.held | self.wanted == 0 && self.refused.is_none());
@@ -62,7 +66,7 @@ impl Claims {
         }
     }
 
-    /// The transaction may do something that is about these partitions (0: about any one).
+    /// Returns true if the transaction may do something that touches these partitions (0: any one).
     #[inline(always)]
     pub(in crate::cc) fn has(&self, need: u64) -> bool {
         need & !self.owned == 0 && self.owned != 0
@@ -73,17 +77,18 @@ impl Claims {
         self.refused
     }
 
-    /// The transaction has some partition.
+    /// Returns true if the transaction has some partition.
     pub(in crate::cc) fn is_any(&self) -> bool {
         self.owned != 0
     }
 
-    /// The partition in whose queue the transaction is, or that another one had when this one asked for it last.
+    /// Returns the partition in whose queue the transaction is, or that another transaction had when this one last
+    /// asked for it.
     pub(in crate::cc) fn awaited(&self) -> Option<u32> {
         self.queued.or(self.awaited)
     }
 
-    /// The transaction says that it wants these.
+    /// Declares that the transaction wants these partitions.
     pub(in crate::cc) fn declare(&mut self, declared: u64) {
         self.wanted |= declared;
     }
@@ -93,8 +98,8 @@ impl Claims {
         self.refused.get_or_insert(why);
     }
 
-    /// Goes on to take what is wanted, and `need`; all, if that is nothing. Without `waits`, it waits for nothing but what the transaction
-    /// takes before anything else. `looks_max`: before the transaction is refused.
+    /// Continues to take what is wanted, and `need`, or all partitions if there is neither. Without `waits`, it waits
+    /// only for what the transaction takes before anything else. The transaction is refused after `looks_max` looks.
     pub(in crate::cc) fn look(
         &mut self,
         need: u64,
@@ -151,8 +156,8 @@ impl Claims {
         }
     }
 
-    /// Asks for a partition for which the transaction may wait, or looks whether it has come through the queue; takes another one
-    /// only if it is free.
+    /// Asks for a partition for which the transaction may wait, or checks whether the partition has come through the
+    /// queue. Takes any other partition only if it is free.
     fn ask(&mut self, at: u32, tag: Tag, partitions: &Partitions) -> Result<Asked, OutOfMemory> {
         let Some(queued) = self.queued else {
             if !self.may_wait_for(at) {
@@ -173,17 +178,17 @@ impl Claims {
             return Ok(Asked::Got);
         }
         if owner != self.seen {
-            (self.seen, self.looks) = (owner, 0); // the queue goes on
+            (self.seen, self.looks) = (owner, 0); // the queue has advanced
         }
         Ok(Asked::Queued)
     }
 
-    /// Whether no circle of waits can close by it.
+    /// Returns true if waiting for this partition cannot close a cycle.
     fn may_wait_for(&self, at: u32) -> bool {
         self.held >> at == 0
     }
 
-    /// Whether the transaction may wait for the awaited partition. If not, it cannot go on.
+    /// Returns true if the transaction may wait for the awaited partition. If not, the transaction cannot continue.
     pub(in crate::cc) fn may_wait(&mut self) -> bool {
         let Some(at) = self.awaited.filter(|&at| !self.may_wait_for(at)) else { return true };
         self.wanted |= 1 << at;
@@ -191,7 +196,8 @@ impl Claims {
         false
     }
 
-    /// Another transaction has what this one wants and may not wait for: it takes what it wants first when it is run again.
+    /// Refuses the transaction, because another transaction has what this one wants and may not wait for. When it is
+    /// run again, it takes what it wants first.
     #[cold]
     fn begin_anew(&mut self) {
         self.again = self.wanted;
@@ -199,7 +205,7 @@ impl Claims {
         self.refuse(Refused::Abort(Abort::WriteConflict));
     }
 
-    /// Leaves the queue that it is in. That partition is the awaited one.
+    /// Leaves the queue in which the transaction is. That partition is then the awaited one.
     #[cold]
     pub(in crate::cc) fn give_way(&mut self, tag: Tag, partitions: &Partitions) {
         let Some(at) = self.queued.take() else { return };
@@ -212,13 +218,13 @@ impl Claims {
         self.awaited = Some(at);
     }
 
-    /// It ends without leaving the queue that it is in, for tests.
+    /// Forgets the queue without leaving it, for tests.
     #[cfg(all(test, braid_shuttle))]
     pub(super) fn forget_queue(&mut self) {
         self.queued = None;
     }
 
-    /// The transaction ends: gives everything back.
+    /// Ends the transaction: gives everything back.
     #[inline(always)]
     pub(in crate::cc) fn end(&mut self, tag: Tag, partitions: &Partitions) {
         if self.queued.is_some() {

@@ -6,7 +6,7 @@ use crate::profile::Activity;
 use crate::record::Record;
 use crate::suspend::Suspend;
 
-/// Reads what is committed, or what the transaction itself has written; `note` is told when it was committed.
+/// Reads what is committed, or what the transaction itself has written. Tells `note` when the value was committed.
 ///
 /// # Safety
 /// As [`ConcurrencyControl::access`](crate::cc::ConcurrencyControl::access).
@@ -48,7 +48,7 @@ pub(in crate::cc) unsafe fn read_committed<P: Policy, S: Suspend>(
         txn.drop_copy(copy);
         *access = Access::New;
         s.was(Activity::Waiting);
-        return false; // it has been overwritten meanwhile, or is just now
+        return false; // it has been or is being overwritten
     }
     *access = match copied.map_err(Refused::from).and_then(|copy| note(txn, at).map(|()| copy)) {
         Ok(Some(value)) => Access::Value(value),

@@ -1,9 +1,10 @@
-//! Decides whether a transaction commits: what it has read of records and what it has read of ranges hold at one moment.
+//! Decides whether a transaction commits. What it has read of records and what it has read of ranges must hold at one
+//! moment.
 //!
-//! 1. The ranges are gone through; `Ranges` keeps the marks of the nodes in which the keys were found.
-//! 2. The scheme latches what the transaction writes and validates the records that it read.
-//! 3. The marks are compared. If they are as they were, the ranges have held since step 1, and so at the moment of step 2. If they
-//!    are not, keys have come or gone meanwhile: the latches are given back, and it begins again.
+//! 1. The ranges are gone through. `Ranges` keeps the marks of the nodes in which the keys were found.
+//! 2. The scheme latches what the transaction writes, and validates the records that it read.
+//! 3. The marks are compared. If they are unchanged, the ranges have held since step 1, and so at the moment of step
+//!    2. Otherwise keys have come or gone meanwhile: the latches are given back, and step 1 begins again.
 
 use super::{CommitStage, Env, Policy, Single, Txn};
 use crate::cc::Abort;
@@ -12,10 +13,11 @@ use crate::profile::Activity;
 use crate::record::Timestamp;
 use crate::suspend::Suspend;
 
-/// Attempts to find the ranges as they were, while other transactions change them.
+/// Attempts to find the ranges unchanged while other transactions change them.
 const LOOKS_MAX: usize = 64;
 
-/// The time at which the transaction commits, with what it writes latched; or why it does not, with nothing latched. `None`: suspended.
+/// Returns the time at which the transaction commits, with what it writes latched. If it does not commit, returns
+/// why, with nothing latched. `None`: suspended.
 pub(super) fn decide<P: Policy, S: Suspend>(
     stage: &mut CommitStage,
     env: Env<'_, Single<P>>,
@@ -43,5 +45,5 @@ pub(super) fn decide<P: Policy, S: Suspend>(
         txn.unlatch();
         return Some(Err(abort));
     }
-    Some(Err(Abort::Unserializable)) // others change the ranges faster than that
+    Some(Err(Abort::Unserializable)) // others change the ranges too fast
 }

@@ -1,12 +1,13 @@
-//! Which transactions wait for which: those that wait say what they want, and what they hold.
+//! Which transactions wait for which. Waiting transactions say what they want, and what they hold.
 //!
-//! A transaction that holds what another one wants, and waits for nothing, ends some day. So a deadlock is a circle of
-//! transactions that all wait, and all of it is here. What a transaction holds changes only by its own steps: so it is told
-//! with the wait, and again when one of several waits of the transaction is over and others are not. The last edge of a circle
-//! comes with one of these calls, under the lock of the graph, and that call finds it.
+//! A transaction that holds what another wants, and itself waits for nothing, ends some day. A deadlock is therefore
+//! a cycle of transactions that all wait, and the graph contains all of it. What a transaction holds changes only by
+//! its own steps. It tells the graph what it holds with the wait. It does so again when one of its several waits is
+//! over and others are not. The last edge of a cycle comes with one of these calls, under the lock of the graph, and
+//! that call finds the cycle.
 //!
-//! An access that is dropped while it waits leaves its wait here until its transaction ends. What comes of that is a circle that is
-//! none, at worst: a transaction gives way without need.
+//! An access that is dropped while it waits leaves its wait here until its transaction ends. At worst this shows a
+//! cycle that does not exist: a transaction aborts without need.
 
 use crate::memory::{Kind, Memory, OutOfMemory};
 use crate::record::Record;
@@ -15,46 +16,46 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// What an entry of a table takes: charged to the account while it is there.
+/// What an entry of a table takes. It is charged to the account while it is there.
 const ENTRY_BYTES: u64 = 48;
 
 /// A record that a transaction wants to lock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cc) struct Wanted {
     pub(in crate::cc) record: *const Record,
-    /// It wants to be the only one.
+    /// The transaction wants to be the only one.
     pub(in crate::cc) alone: bool,
 }
 
-/// What a call has come to.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Standing {
     /// The transaction waits for others.
     Waits,
-    /// It would wait for itself, and has to give way.
+    /// The transaction would wait for itself, and has to abort.
     InCircle,
-    /// It waits for nothing any more, and is not in the graph.
+    /// The transaction no longer waits for anything, and is not in the graph.
     Gone,
 }
 
-/// One per database.
+/// The graph. One per database.
 pub(in crate::cc) struct Graph {
     edges: Mutex<Edges>,
     memory: Arc<Memory>,
 }
 
-/// Records are known by their addresses, transactions by their places.
+/// The edges. Records are known by their addresses, transactions by their places.
 #[derive(Default)]
 struct Edges {
-    /// Who holds what, of those that wait.
+    /// What each waiting transaction holds, by record.
     holders: BTreeSet<(usize, u32)>,
-    /// The same by transaction.
+    /// The same, by transaction.
     held: BTreeSet<(u32, usize)>,
-    /// What each wants, and whether alone.
+    /// What each transaction wants, and whether alone.
     wanted: BTreeMap<(u32, usize), bool>,
-    /// Who wants what alone.
+    /// Which transactions want a record alone.
     writers: BTreeSet<(usize, u32)>,
-    /// Entries that are charged to the account.
+    /// The number of entries that are charged to the account.
     charged: u64,
 }
 
@@ -69,13 +70,13 @@ impl Edges {
         self.holders.len() + self.held.len() + self.wanted.len() + self.writers.len()
     }
 
-    /// Those that the one at `place` waits for, as far as they wait, too; and perhaps itself.
+    /// Returns the waiting transactions for which the transaction at `place` waits, perhaps including itself.
     fn awaited_by(&self, place: u32) -> Vec<u32> {
         let mut awaited = Vec::new();
         for (&(_, record), &alone) in self.wanted.range((place, 0)..=(place, usize::MAX)) {
             let all = (record, 0)..=(record, u32::MAX);
             awaited.extend(self.holders.range(all.clone()).map(|&(_, holder)| holder));
-            // One that would share it lets those that want it alone go first.
+            // A transaction that would share the record lets those that want it alone go first.
             if !alone {
                 awaited.extend(self.writers.range(all).map(|&(_, writer)| writer));
             }
@@ -83,7 +84,7 @@ impl Edges {
         awaited
     }
 
-    /// The one at `place` waits for itself, by way of others.
+    /// Returns true if the transaction at `place` waits for itself, by way of others.
     fn is_in_circle(&self, place: u32) -> bool {
         let mut seen = BTreeSet::from([place]); // what it shares already is not in its own way
         let mut next = self.awaited_by(place);
@@ -139,12 +140,12 @@ impl Edges {
 }
 
 impl Graph {
-    /// Nobody waits. What is noted is charged to `memory`.
+    /// Makes a graph in which no transaction waits. What is noted is charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Graph {
         Graph { edges: Mutex::default(), memory: memory.clone() }
     }
 
-    /// The transaction at `place`, which holds what `held` lists, waits for what it wants, unless it would wait
+    /// Makes the transaction at `place`, which holds what `held` lists, wait for what it wants, unless it would wait
     /// for itself.
     #[cold]
     pub(in crate::cc) fn wait(
@@ -165,7 +166,8 @@ impl Graph {
         Ok(standing)
     }
 
-    /// It has got a record, for which it has waited or not. If it waits for others still, it may wait for itself now.
+    /// Notes that the transaction has got a record, whether or not it has waited for it. If it still waits for
+    /// others, it may now wait for itself.
     #[cold]
     pub(in crate::cc) fn got(&self, place: u32, record: *const Record) -> Result<Standing, OutOfMemory> {
         let mut edges = self.reserve(2)?;
@@ -179,7 +181,7 @@ impl Graph {
         Ok(standing)
     }
 
-    /// It waits for nothing any more.
+    /// Notes that the transaction no longer waits for anything.
     #[cold]
     pub(in crate::cc) fn leave(&self, place: u32) {
         let mut edges = lock(&self.edges);
@@ -187,7 +189,7 @@ impl Graph {
         self.settle(edges);
     }
 
-    /// The edges, with room for so many entries more.
+    /// Returns the edges, with room for `more` further entries.
     fn reserve(&self, more: usize) -> Result<MutexGuard<'_, Edges>, OutOfMemory> {
         let mut edges = lock(&self.edges);
         self.memory.charge(Kind::Transactions, more as u64 * ENTRY_BYTES)?;
@@ -195,7 +197,7 @@ impl Graph {
         Ok(edges)
     }
 
-    /// Gives back what was charged for entries that are not there.
+    /// Gives back what was charged for entries that do not exist.
     fn settle(&self, mut edges: MutexGuard<'_, Edges>) {
         let entries = edges.entries() as u64;
         debug_assert!(entries <= edges.charged, "room for entries is reserved");
@@ -208,19 +210,19 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// A record of this number.
+    /// Returns a record of this number.
     fn record(number: usize) -> *const Record {
         std::ptr::without_provenance(number)
     }
 
-    /// Whether the transaction may wait for a record.
+    /// Returns true if the transaction may wait for a record.
     fn waits(graph: &Graph, place: u32, wanted: usize, alone: bool, held: &[usize]) -> bool {
         let wanted = Wanted { record: record(wanted), alone };
         let held = held.iter().map(|&held| record(held));
         graph.wait(place, wanted, held).expect("there is memory") == Standing::Waits
     }
 
-    /// The last of those that wait for each other in a circle may not; and all that was charged is given back.
+    /// If transactions wait for each other in a cycle, the last one may not wait. All that was charged is given back.
     #[test]
     fn circles_are_found() {
         let memory = Memory::new(u64::MAX);
@@ -233,7 +235,8 @@ mod tests {
         assert_eq!(memory.total_used_bytes(), 0);
     }
 
-    /// Of two that share a record, and both want it alone, the second may not wait; one that has a share waits for others only.
+    /// If two transactions share a record and both want it alone, the second may not wait. A transaction that has a
+    /// share waits only for others.
     #[test]
     fn shares_and_writers() {
         let graph = Graph::new(&Memory::new(u64::MAX));
@@ -244,8 +247,8 @@ mod tests {
         assert!(!waits(&graph, 1, 20, true, &[10]), "which must not wait for it, then");
     }
 
-    /// A transaction that waits for two records, and has got one for which another one waits, gives way if that one is in the way of
-    /// its second.
+    /// A transaction that waits for two records gets one of them, for which another transaction waits. It aborts if
+    /// that transaction is in the way of its second record.
     #[test]
     fn several_waits() {
         let graph = Graph::new(&Memory::new(u64::MAX));
@@ -259,7 +262,7 @@ mod tests {
         );
     }
 
-    /// Where there is no memory, nothing is noted.
+    /// If there is no memory, nothing is noted.
     #[test]
     fn memory_is_charged() {
         let graph = Graph::new(&Memory::new(0));

@@ -1,12 +1,13 @@
-//! Where transactions meet: how hot records are, that is, how often transactions have lately been in each other's way there; how
-//! long the line is in front of one that is locked for that; and what transactions go on to do with it.
+//! Where transactions meet. This table says how hot records are: how often transactions have lately been in each
+//! other's way there. It also says which workers' transactions wait for a hot record, which worker has had it in a
+//! row, and what transactions go on to do with it.
 //!
-//! All of this is a matter of speed alone, and nothing depends on it being right: it is kept for groups of records, in
-//! counters that are changed without care for each other.
+//! All of this only affects speed, and nothing depends on it being right. It is kept for groups of records, in
+//! counters that are changed without regard to each other.
 //!
-//! Time passes with transactions, not by a clock: a tick for each [`TICK_EVERY`] of a worker. What is not met again cools
-//! down, to half within [`HALVES_IN`] ticks. So the table follows the phases of a workload, and where nothing is hot,
-//! one comparison tells so.
+//! Time passes with transactions, not by a clock: there is a tick for each [`TICK_EVERY`] transactions of a worker.
+//! Records at which transactions no longer meet cool down, to half within [`HALVES_IN`] ticks. The table therefore
+//! follows the phases of a workload. Where nothing is hot, one comparison tells so.
 
 use crate::events::event;
 use crate::metrics::ContentionStatistics;
@@ -14,33 +15,34 @@ use crate::record::Record;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Groups of records, and guesses about what transactions do with them: powers of two.
+/// The number of groups of records, and of guesses about what transactions do with them. A power of two.
 const GROUPS: usize = if cfg!(braid_shuttle) { 16 } else { 4096 };
-/// Transactions of a worker between two ticks.
+/// The number of a worker's transactions between two ticks.
 const TICK_EVERY: u32 = 256;
-/// Ticks after which half of a group's heat is gone.
+/// The number of ticks after which half of a group's heat is gone.
 const HALVES_IN: u32 = 4;
 /// What one meeting adds.
 const STEP: u32 = 8;
-/// A group is hot from here on: of a hundred transactions about one meets another there.
+/// The heat from which a group is hot: about one in a hundred transactions meets another there.
 const HOT: u32 = 96;
 const HEAT_MAX: u32 = 60_000;
-/// Transactions of one worker that have a record one after the other while those of others wait for it: the record's line, and
-/// what it leads to, is in the cache of that worker meanwhile.
+/// The number of transactions of one worker that have a record one after the other while transactions of other
+/// workers wait for it. The record's line, and what it leads to, is in the cache of that worker meanwhile.
 const RUN_MAX: u32 = 128;
-/// Looks at a free record, of which the workers that have waited longer are to have the first.
+/// The number of looks at a free record that is left to workers that have waited longer.
 const POLITE_MAX: u32 = 256;
 
-/// Of a group of records.
+/// What is known about a group of records.
 #[derive(Debug, Default)]
 pub struct Group {
-    /// How hot it is for those that write: when that was so, in ticks, and how hot.
+    /// The heat for transactions that write: when the group was that hot, in ticks, and how hot.
     writes: AtomicU32,
-    /// And for those that only read.
+    /// The heat for transactions that only read.
     reads: AtomicU32,
-    /// A bit for each worker, or several, of which a transaction waits to have one of the records alone.
+    /// A bit for each worker, or for several, that has a transaction waiting to have one of the records alone.
     awaited: AtomicU32,
-    /// The last worker that had one alone, how often in a row, and how often one of its transactions has left it to others.
+    /// The last worker that had a record alone, how often in a row, and how often one of its transactions has left it
+    /// to others.
     run: AtomicU32,
 }
 
@@ -53,7 +55,7 @@ pub enum Wants {
     Read,
 }
 
-/// The time, beside what is compared with it.
+/// The time, beside the value with which it is compared.
 #[derive(Debug, Default)]
 struct Clock {
     ticks: AtomicU64,
@@ -61,7 +63,7 @@ struct Clock {
     hot_until: AtomicU64,
 }
 
-/// One per database.
+/// The heat of all groups. One per database.
 #[derive(Debug)]
 pub struct Heat {
     clock: CachePadded<Clock>,
@@ -72,7 +74,7 @@ pub struct Heat {
 }
 
 impl Heat {
-    /// All is cold.
+    /// Makes a table in which everything is cold.
     pub(super) fn new() -> Heat {
         Heat {
             clock: CachePadded::new(Clock::default()),
@@ -83,7 +85,7 @@ impl Heat {
         }
     }
 
-    /// For people.
+    /// Returns the statistics that people see.
     pub(super) fn contention(&self) -> ContentionStatistics {
         let hot = |wants| self.groups.iter().filter(|group| self.is_hot(group, wants)).count() as u64;
         let meetings = self.meetings.load(Ordering::Relaxed);
@@ -94,12 +96,12 @@ impl Heat {
         }
     }
 
-    /// A number for a worker.
+    /// Returns a number for a worker.
     pub(super) fn number_worker(&self) -> u32 {
         self.workers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Some group may be hot.
+    /// Returns true if some group may be hot.
     #[inline(always)]
     pub(in crate::cc) fn is_any(&self) -> bool {
         self.clock.ticks.load(Ordering::Relaxed) < self.clock.hot_until.load(Ordering::Relaxed)
@@ -113,13 +115,13 @@ impl Heat {
         }
     }
 
-    /// The group of the record with this number.
+    /// Returns the group of the record with this number.
     #[inline(always)]
     pub(in crate::cc) fn group(&self, record: u32) -> &Group {
         &self.groups[hash(u64::from(record))]
     }
 
-    /// Whether the group is hot.
+    /// Returns true if the group is hot.
     #[inline(always)]
     pub(in crate::cc) fn is_hot(&self, group: &Group, wants: Wants) -> bool {
         self.heat_of(group, wants) >= HOT
@@ -130,7 +132,7 @@ impl Heat {
         warmth(group.of(wants).load(Ordering::Relaxed), self.clock.ticks.load(Ordering::Relaxed) as u16).1
     }
 
-    /// Two transactions have met at a record of the group.
+    /// Notes that two transactions have met at a record of the group.
     #[cold]
     pub(in crate::cc) fn raise(&self, group: &Group, wants: Wants) {
         self.meetings.fetch_add(1, Ordering::Relaxed);
@@ -157,8 +159,8 @@ impl Heat {
         }
     }
 
-    /// Names the position of a transaction that reads this record, by the numbers of records that it has accessed and written: transactions of
-    /// one kind take the same path. Never 0.
+    /// Names the position of a transaction that reads this record, by the numbers of records that it has accessed and
+    /// written. Transactions of one kind take the same path. Never 0.
     #[inline(always)]
     pub(in crate::cc) fn path(record: u32, accessed: usize, written: usize) -> u16 {
         const COUNTED: usize = 3;
@@ -166,13 +168,13 @@ impl Heat {
         (hash(u64::from(record) | path << 32) as u16).max(1)
     }
 
-    /// Whether those that have come by this path have gone on to write the record.
+    /// Returns true if transactions that have come by this path have usually gone on to write the record.
     #[inline(always)]
     pub(in crate::cc) fn guesses_write(&self, path: u16) -> bool {
         self.guesses[usize::from(path)].load(Ordering::Relaxed) >= GUESS_WRITE
     }
 
-    /// One has, or has not.
+    /// Notes whether a transaction on this path has gone on to write the record.
     #[inline(always)]
     pub(in crate::cc) fn learn(&self, path: u16, has_written: bool) {
         let guess = &self.guesses[usize::from(path)];
@@ -184,7 +186,7 @@ impl Heat {
     }
 }
 
-/// What is known of a path: from here on that it leads to a write; at first not quite.
+/// What is known about a path. From `GUESS_WRITE` on, it leads to a write. The first guess is just below.
 const GUESS_WRITE: u32 = 2;
 const GUESS_FIRST: u32 = 1;
 const GUESS_MAX: u32 = 3;
@@ -196,7 +198,8 @@ fn hash(of: u64) -> usize {
     (of.wrapping_mul(FACTOR) >> 40) as usize % GROUPS
 }
 
-/// When a group was as hot as this, and how hot that is, of a word that says how hot it was.
+/// Converts a word that says how hot a group was to the present. Returns when it was last as hot as it is now, and
+/// how hot that is.
 #[inline(always)]
 fn warmth(word: u32, now: u16) -> (u16, u32) {
     let since = (word >> 16) as u16;
@@ -217,13 +220,13 @@ impl Group {
         }
     }
 
-    /// A transaction waits to have a record alone.
+    /// Returns true if a transaction waits to have a record alone.
     #[inline(always)]
     pub(in crate::cc) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) != 0
     }
 
-    /// One of this worker does.
+    /// Notes that a transaction of this worker waits to have a record alone.
     pub(in crate::cc) fn wait(&self, worker: u32) {
         let bit = bit_of(worker);
         if self.awaited.load(Ordering::Relaxed) & bit == 0 {
@@ -231,13 +234,14 @@ impl Group {
         }
     }
 
-    /// Those that waited have gone, or do not come.
+    /// Forgets the waiting transactions: they have gone, or do not come.
     pub(in crate::cc) fn forget_waits(&self) {
         self.awaited.store(0, Ordering::Relaxed);
     }
 
-    /// A transaction of this worker would have a record, which is free: whether it is the turn of other workers' transactions, which
-    /// have waited while this worker's had it.
+    /// Asks, for a transaction of this worker that would take a free record, whether to leave it to other workers.
+    /// Returns true if it is the turn of their transactions, which have waited while transactions of this worker had
+    /// the record.
     #[inline(always)]
     pub(in crate::cc) fn leaves_to_others(&self, worker: u32) -> bool {
         if self.awaited.load(Ordering::Relaxed) & !bit_of(worker) == 0 {
@@ -256,7 +260,7 @@ impl Group {
         true
     }
 
-    /// A transaction of this worker has got a record alone.
+    /// Notes that a transaction of this worker has got a record alone.
     #[inline(always)]
     pub(in crate::cc) fn take(&self, worker: u32) {
         let (owner, count, _) = parts(self.run.load(Ordering::Relaxed));
@@ -264,7 +268,7 @@ impl Group {
         self.run.store((worker & 0xff) << 24 | count << COUNT_BITS, Ordering::Relaxed);
         let bit = bit_of(worker);
         if self.awaited.load(Ordering::Relaxed) & bit != 0 {
-            self.awaited.fetch_and(!bit, Ordering::Relaxed); // others of this worker say so when they look again
+            self.awaited.fetch_and(!bit, Ordering::Relaxed); // others of this worker say so at their next look
         }
     }
 }
@@ -277,7 +281,7 @@ fn parts(run: u32) -> (u32, u32, u32) {
     (run >> 24, run >> COUNT_BITS & COUNT_MAX, run & COUNT_MAX)
 }
 
-/// The number of a record among those that begin at `records`.
+/// Returns the number of a record among those that begin at `records`.
 #[inline(always)]
 pub(super) fn number_of(record: *const Record, records: *const u8) -> u32 {
     ((record.addr() - records.addr()) / size_of::<Record>()) as u32
@@ -292,7 +296,7 @@ mod tests {
         heat.clock.ticks.fetch_add(ticks, Ordering::Relaxed);
     }
 
-    /// What is met becomes hot, stays so while it is met, and cools down.
+    /// A record at which transactions meet becomes hot, stays hot while they meet, and cools down.
     #[test]
     fn heat_follows_meetings() {
         let heat = Heat::new();
@@ -320,13 +324,13 @@ mod tests {
         );
     }
 
-    /// Heat halves by time, however it is spread over looks and meetings; and it is known how long anything can be hot.
+    /// Heat halves by time, however it is spread over looks and meetings. It is known how long anything can be hot.
     #[test]
     fn heat_halves() {
         for meetings in [12, 13, 24, 100, 5000, 10_000] {
             let heat = Heat::new();
             let group = heat.group(0);
-            pass(&heat, u64::from(u16::MAX) - 5); // ticks go round
+            pass(&heat, u64::from(u16::MAX) - 5); // ticks wrap around
             (0..meetings).for_each(|_| heat.raise(group, Wants::Read));
             let first = heat.heat_of(group, Wants::Read);
             assert_eq!(first, (meetings * STEP).min(HEAT_MAX));
@@ -341,7 +345,8 @@ mod tests {
         }
     }
 
-    /// A worker whose transactions have had a record often leaves it to those that wait, for so long as these may take to come.
+    /// A worker whose transactions have had a record often leaves it to the waiting transactions, for as long as
+    /// these may take to come.
     #[test]
     fn runs_are_bounded() {
         let heat = Heat::new();

@@ -1,11 +1,11 @@
-//! What a transaction has found in the ranges that it has gone through. A record that it has come upon only later, or by
-//! another operation, may have come into the range behind its back.
+//! What a transaction has found in the ranges that it has gone through. A record that it has come upon only later, or
+//! by another operation, may have come into the range without its notice.
 
 use crate::memory::{Charge, Memory, OutOfMemory};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Room at first, and room that is kept for the next transaction.
+/// Initial room, and room that is kept for the next transaction.
 const RANGES_FIRST: usize = 8;
 const RANGES_KEPT: usize = 512;
 
@@ -14,22 +14,22 @@ const RANGES_KEPT: usize = 512;
 struct InRange {
     /// All entries below this number whose records are in the range.
     below: usize,
-    /// And these ones of `Found::listed`.
+    /// And these entries of `Found::listed`.
     listed: Range<usize>,
 }
 
-/// One per transaction, reused: what was found in each range, in the order in which they were noted.
+/// What was found in each range, in the order in which the ranges were noted. One per transaction, reused.
 #[derive(Debug)]
 pub(super) struct Found {
     ranges: Vec<InRange>,
     listed: Vec<usize>,
-    /// What is listed was found in the last range.
+    /// True if records that are listed were found in the last range.
     pub(super) is_listing: bool,
     charge: Charge,
 }
 
 impl Found {
-    /// Of no range yet.
+    /// Makes an empty set.
     pub(super) fn new(memory: &Arc<Memory>) -> Found {
         Found { ranges: Vec::new(), listed: Vec::new(), is_listing: false, charge: Charge::new(memory) }
     }
@@ -43,7 +43,8 @@ impl Found {
         Ok(())
     }
 
-    /// Adds a range, for which there is room: of the entries below this number, those were found that are in it.
+    /// Adds a range, for which there is room. Those of the entries below this number whose records are in the range
+    /// were found there.
     #[inline(always)]
     pub(super) fn push(&mut self, below: usize) {
         let listed = self.listed.len()..self.listed.len();
@@ -51,10 +52,10 @@ impl Found {
         self.is_listing = true;
     }
 
-    /// This entry's record was found in the range that was noted last.
+    /// Notes that this entry's record was found in the range that was noted last.
     pub(super) fn list(&mut self, entry: usize) -> Result<(), OutOfMemory> {
         if !self.is_listing {
-            return Ok(()); // noted before, and what was found there then is what counts
+            return Ok(()); // noted before: what was found there then counts
         }
         if self.listed.len() == self.listed.capacity() {
             self.charge.grow(&mut self.listed, 1, RANGES_FIRST)?;
@@ -65,7 +66,7 @@ impl Found {
         Ok(())
     }
 
-    /// The record of this entry was in the range.
+    /// Returns true if the record of this entry was found in the range.
     pub(super) fn has(&self, range: usize, entry: usize) -> bool {
         let InRange { below, listed } = &self.ranges[range];
         entry < *below || self.listed[listed.clone()].contains(&entry)

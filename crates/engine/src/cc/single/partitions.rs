@@ -1,12 +1,13 @@
-//! Partitions, each of which one transaction has at a time, and the queue of those that want it: first come, first served.
+//! Partitions, each of which one transaction has at a time, and the queue of the transactions that want it: first
+//! come, first served.
 //!
 //! Invariants:
-//! - `word` is the tag of the transaction that has the partition, or 0; beside a tag [`QUEUED`] says that the queue may not be
-//!   empty.
-//! - With `QUEUED`, `word` changes only under the lock of the queue. So one that joins the queue and sets the mark is seen
-//!   by the one that gives the partition back.
-//! - A transaction is in one queue at most, and once: that of a partition which comes after all that it has. So no circle of waits
-//!   closes.
+//! - `word` is the tag of the transaction that has the partition, or 0. Beside a tag, [`QUEUED`] says that the queue
+//!   may not be empty.
+//! - With `QUEUED`, `word` changes only under the lock of the queue. A transaction that joins the queue and sets the
+//!   mark is therefore seen by the transaction that gives the partition back.
+//! - A transaction is in one queue at most, and once. It is the queue of a partition with a higher number than all
+//!   partitions that the transaction has, so no cycle of waits closes.
 
 use crate::memory::{Kind, Memory, OutOfMemory};
 use crate::record::Tag;
@@ -15,15 +16,15 @@ use crate::sync::{CachePadded, Mutex, lock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// As many as a word has bits.
+/// The number of bits in a word.
 const PARTITIONS_MAX: u32 = u64::BITS;
 
 const FREE: u64 = 0;
 /// No tag has this bit.
 const QUEUED: u64 = 1 << 62;
-/// What a place in a queue takes: charged to the account while it is there.
+/// What a place in a queue takes. It is charged to the account while it is there.
 const ENTRY_BYTES: u64 = 32;
-/// Places that an empty queue keeps.
+/// The number of places that an empty queue keeps.
 const PLACES_KEPT: usize = 64;
 
 #[derive(Debug)]
@@ -39,26 +40,26 @@ pub(in crate::cc) struct Partitions {
     memory: Arc<Memory>,
 }
 
-/// What asking for a partition came to.
+/// The result of asking for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cc) enum Asked {
-    /// It is the transaction's.
+    /// The transaction has the partition.
     Got,
-    /// The transaction is in its queue.
+    /// The transaction is in the partition's queue.
     Queued,
-    /// It is another transaction's.
+    /// Another transaction has the partition.
     Taken,
 }
 
 impl Partitions {
-    /// So many, all free.
+    /// Makes `count` partitions, all free.
     pub(in crate::cc) fn new(count: u32, memory: Arc<Memory>) -> Partitions {
         assert!((1..=PARTITIONS_MAX).contains(&count) && count.is_power_of_two());
         let free = || Partition { word: AtomicU64::new(FREE), queue: Mutex::default() };
         Partitions { all: (0..count).map(|_| CachePadded::new(free())).collect(), memory }
     }
 
-    /// A bit for each.
+    /// Returns a word with one bit set for each partition.
     #[inline(always)]
     pub(in crate::cc) fn mask(&self) -> u64 {
         u64::MAX >> (u64::BITS - self.all.len() as u32)
@@ -93,7 +94,7 @@ impl Partitions {
         loop {
             let now = word.load(Ordering::Relaxed);
             let next = if now == FREE { tag.word() } else { now | QUEUED };
-            // Acquire: as in `ask`.
+            // Acquire: as in `take`.
             if word.compare_exchange(now, next, Ordering::Acquire, Ordering::Relaxed).is_err() {
                 continue; // given back, or taken, just now
             }
@@ -108,18 +109,18 @@ impl Partitions {
         }
     }
 
-    /// The transaction that has the partition.
+    /// Returns the transaction that has the partition.
     #[inline(always)]
     pub(in crate::cc) fn owner(&self, at: u32) -> Option<Tag> {
         // Acquire: pairs with the Release in `hand_over`.
         owner_of(self.all[at as usize].word.load(Ordering::Acquire))
     }
 
-    /// The same, for one that has marked that transaction as awaited: it has not given the partition back yet, and sees the
-    /// mark when it does.
+    /// Returns the transaction that has the partition, after the caller has marked it as awaited. That transaction
+    /// has not given the partition back yet, and sees the mark when it does.
     #[cold]
     pub(in crate::cc) fn owner_for_waiter(&self, at: u32) -> Option<Tag> {
-        // AcqRel: of this and the change in `give_back` the later one acquires what came before the earlier.
+        // AcqRel: of this operation and the change in `give_back`, the later acquires what precedes the earlier.
         owner_of(self.all[at as usize].word.fetch_or(0, Ordering::AcqRel))
     }
 
@@ -127,13 +128,13 @@ impl Partitions {
     #[inline(always)]
     pub(in crate::cc) fn give_back(&self, at: u32, tag: Tag) {
         let word = &self.all[at as usize].word;
-        // AcqRel: pairs with the Acquire in `ask`, and see `owner_for_waiter`.
+        // AcqRel: pairs with the Acquire in `take`; see also `owner_for_waiter`.
         if word.compare_exchange(tag.word(), FREE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             self.hand_over(at, tag);
         }
     }
 
-    /// The next of the queue has it now.
+    /// Gives the partition to the next transaction of the queue.
     #[cold]
     #[inline(never)]
     fn hand_over(&self, at: u32, tag: Tag) {
@@ -142,7 +143,7 @@ impl Partitions {
         debug_assert_eq!(word.load(Ordering::Relaxed), tag.word() | QUEUED, "it is this transaction's");
         let next = queue.pop_front();
         let others = if queue.is_empty() { 0 } else { QUEUED };
-        // AcqRel: pairs with the Acquire in `owner`, and see `owner_for_waiter`.
+        // AcqRel: pairs with the Acquire in `owner`; see also `owner_for_waiter`.
         word.swap(next.map_or(FREE, |next| next.word() | others), Ordering::AcqRel);
         if queue.is_empty() && queue.capacity() > PLACES_KEPT {
             *queue = VecDeque::new();
@@ -153,7 +154,7 @@ impl Partitions {
         }
     }
 
-    /// Leaves the queue. Returns true if the partition was the transaction's by then; it is still.
+    /// Leaves the queue. Returns true if the transaction had got the partition by then. It keeps it.
     #[cold]
     pub(in crate::cc) fn leave(&self, at: u32, tag: Tag) -> bool {
         let Partition { word, queue } = &*self.all[at as usize];
@@ -178,7 +179,8 @@ fn owner_of(word: u64) -> Option<Tag> {
 mod tests {
     use super::*;
 
-    /// Proves that a partition goes through its queue in order, past those that leave, and that the queue is charged.
+    /// Proves that a partition goes through its queue in order. It skips transactions that have left the queue, and
+    /// the queue is charged.
     #[test]
     fn first_come_first_served() {
         let memory = Memory::new(1 << 20);
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!((partitions.mask(), partitions.ask(2, b)), (0b1111, Ok(Asked::Got)));
     }
 
-    /// Proves that a wait that the account has no room for does not begin.
+    /// Proves that a wait does not begin if the account has no room for it.
     #[test]
     fn accounts() {
         let partitions = Partitions::new(1, Memory::new(ENTRY_BYTES));

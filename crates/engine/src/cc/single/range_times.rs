@@ -1,13 +1,15 @@
-//! As of when ranges of keys have been read, and keys removed, under timestamp ordering. What a record knows of that is lost with the
-//! record, and a key that is not there has none.
+//! The times at which ranges of keys have been read and keys removed, under timestamp ordering. A record's own times
+//! are lost with the record, and an absent key has no record.
 //!
-//! Times are kept for groups of keys, and for each group of tables as a whole: a time that belongs to another key lets a
-//! transaction give way without need, and begin again with a later time.
+//! Times are kept for groups of keys, and for each group of tables as a whole. A time that belongs to another key can
+//! make a transaction abort without need. It then begins again with a later time.
 //!
-//! A transaction that has read a range raises the times of reads before it looks whether the same keys are there. One that brings
-//! a key, which is in the index by then, looks at them when it commits: so one of the two notices the other. A key that is
-//! removed is gone for those, too, that come before in the order, and should find it: its time is raised before it is
-//! removed, and they look there when they commit, after they have looked whether the same keys are there.
+//! - A transaction that has read a range raises the times of reads before it checks whether the same keys are there.
+//!   A transaction that brings a key, which is in the index by then, looks at these times when it commits. So one of
+//!   the two notices the other.
+//! - A removed key is also gone for transactions that are earlier in the order and should find it. Its time is raised
+//!   before it is removed. Such transactions look at this time when they commit, after they have checked whether the
+//!   same keys are there.
 
 use crate::cc::Target;
 use crate::cc::common::hash::{mix, mix_bytes};
@@ -15,20 +17,20 @@ use crate::cc::common::ranges::Ranges;
 use crate::index::TableIndex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// Groups of keys, and of tables.
+/// The number of groups of keys, and of tables.
 const KEYS: usize = if cfg!(braid_shuttle) { 16 } else { 4096 };
 const TABLES: usize = if cfg!(braid_shuttle) { 4 } else { 64 };
 
-/// Of one group.
+/// The times of one group.
 #[derive(Debug, Default)]
 struct Times {
-    /// The latest transaction that has read which keys there are,
+    /// The latest transaction that has read which keys there are.
     read: AtomicU64,
-    /// and the latest that has removed one.
+    /// The latest transaction that has removed a key.
     deleted: AtomicU64,
 }
 
-/// One per database.
+/// The times of all groups. One per database.
 #[derive(Debug)]
 pub(in crate::cc) struct RangeTimes {
     keys: Box<[Times]>,
@@ -36,7 +38,7 @@ pub(in crate::cc) struct RangeTimes {
 }
 
 impl RangeTimes {
-    /// Nothing has been read or removed.
+    /// Makes times that say that nothing has been read or removed.
     pub(super) fn new() -> RangeTimes {
         let times = |count| (0..count).map(|_| Times::default()).collect();
         RangeTimes { keys: times(KEYS), tables: times(TABLES) }
@@ -50,16 +52,16 @@ impl RangeTimes {
         &self.keys[hash(index, key) % KEYS]
     }
 
-    /// A key is going to be removed as of then.
+    /// Notes that a key is about to be removed as of `at`.
     pub(in crate::cc) fn delete(&self, target: &Target, at: u64) {
         let mut short = [0; 8];
         for times in [self.table(target.index), self.key(target.index, target.key.bytes(&mut short))] {
-            // SeqCst, here and below: a fence follows, and then the other one's times are looked at.
+            // SeqCst, here and below: a fence follows, and then the other transaction's times are looked at.
             times.deleted.fetch_max(at, Ordering::SeqCst);
         }
     }
 
-    /// These ranges have been read as of then.
+    /// Notes that these ranges have been read as of `at`.
     pub(in crate::cc) fn read(&self, ranges: &Ranges, at: u64) {
         ranges.each(|index, key| {
             let times = key.map_or_else(|| self.table(index), |key| self.key(index, key));
@@ -67,7 +69,7 @@ impl RangeTimes {
         });
     }
 
-    /// A key that is brought as of then has been read to be absent, or removed, as of later.
+    /// Returns true if a key brought as of `at` has been read as absent, or removed, as of a later time.
     pub(in crate::cc) fn is_late_to_bring(&self, target: &Target, at: u64) -> bool {
         let mut short = [0; 8];
         let times = self.key(target.index, target.key.bytes(&mut short));
@@ -75,7 +77,7 @@ impl RangeTimes {
         latest.into_iter().any(|time| time.load(Ordering::SeqCst) > at)
     }
 
-    /// Keys of these ranges have been removed as of later.
+    /// Returns true if keys of these ranges have been removed as of a later time.
     pub(in crate::cc) fn is_late_to_read(&self, ranges: &Ranges, at: u64) -> bool {
         let mut is_late = false;
         ranges.each(|index, key| {
@@ -86,9 +88,9 @@ impl RangeTimes {
     }
 }
 
-/// Of a key of a table, or of a table.
+/// Hashes a key of a table, or a table.
 fn hash(index: *const TableIndex, key: &[u8]) -> usize {
-    // (Its number: its address would make runs differ.)
+    // The table's number, because its address would make runs differ.
     // SAFETY: indexes live as long as their database.
     let number = unsafe { (*index).number() };
     let hash = mix(mix(0, u64::from(number)), key.len() as u64);

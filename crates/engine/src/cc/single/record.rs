@@ -1,10 +1,11 @@
-//! A record with one value: 32 bytes, of which a value of up to eight bytes is a part.
+//! A record with one value: 32 bytes, which include a value of up to eight bytes.
 //!
 //! Invariants:
-//! - `value` and `inline` change only while `word` is latched, by the thread that has latched it. A latch is held within
-//!   one step of a commit.
-//! - A value that lies elsewhere is overwritten by one of the same length, or replaced, and then its memory is retired.
-//! - A record that is gone stays so until its memory is used for another.
+//! - `value` and `inline` change only while `word` is latched, by the thread that has latched it. A latch is held
+//!   within one step of a commit.
+//! - A value that lies elsewhere is overwritten by a value of the same length, or replaced. If it is replaced, its
+//!   memory is retired.
+//! - A record that is gone stays gone until its memory is used for another record.
 
 use super::age::{AWAITED, SHARES_MAX, is_older, oldest_of, share, shares_of};
 use crate::epoch::Local;
@@ -13,19 +14,20 @@ use crate::record::{RECORD_BYTES, Record, Tag, Timestamp, Version, VersionKind};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Backoff, ExactU64};
 
-/// Longest value that lies in the record itself.
+/// The length of the longest value that lies in the record itself.
 pub(super) const INLINE_BYTES_MAX: usize = 8;
 
-/// Longest value that is overwritten in place.
+/// The length of the longest value that is overwritten in place.
 const OVERWRITTEN_BYTES_MAX: usize = 1024;
 
-/// In `word`, beside the time of the last commit: its value is being changed. In `lock`: a transaction has it alone.
+/// In `word`, beside the time of the last commit: the value is being changed. In `lock`: a transaction has the record
+/// alone.
 const LATCH: u64 = 1 << 63;
 
-/// The values of `value` that are no address.
+/// The values of `value` that are not an address.
 const NOTHING: u64 = 0;
 const GONE: u64 = 2;
-/// In the record itself; the length lies above.
+/// The value is in the record itself. Its length is in the bits above.
 const INLINE: u64 = 1;
 const INLINE_LENGTH_SHIFT: u32 = 8;
 
@@ -33,12 +35,12 @@ const INLINE_LENGTH_SHIFT: u32 = 8;
 #[repr(C, align(32))]
 #[derive(Debug)]
 pub(in crate::cc) struct SingleRecord {
-    /// When its value was committed; and [`LATCH`].
+    /// When the record's value was committed; and [`LATCH`].
     word: ExactU64,
-    /// 0: free; a tag: that transaction has it alone; else a word of shares: see `age.rs`.
+    /// 0: free. A tag: that transaction has the record alone. Otherwise a word of shares: see `age.rs`.
     lock: ExactU64,
     value: ExactU64,
-    /// A short value; or under schemes that do not use it for that, until when the value has been read.
+    /// A short value. Under schemes that do not use this field for values: until when the value has been read.
     inline: ExactU64,
 }
 
@@ -53,7 +55,7 @@ pub(in crate::cc) enum Content {
     Gone,
     /// This value, and its length in bytes.
     Inline([u8; INLINE_BYTES_MAX], usize),
-    /// The value that lies there.
+    /// The value at this place.
     At(*const Version),
 }
 
@@ -64,15 +66,16 @@ pub(in crate::cc) struct Read {
     pub(in crate::cc) content: Content,
 }
 
-/// A record's memory, as schemes with one value have it: never unmapped.
+/// Returns a record's memory as schemes with one value use it. It is never unmapped.
 #[inline(always)]
 pub(in crate::cc) fn record_of<'r>(record: *const Record) -> &'r SingleRecord {
-    // SAFETY: records are memory of a slab, which is never unmapped while the database lives, and any bytes are one.
+    // SAFETY: records are memory of a slab, which is never unmapped while the database lives, and any bytes are a
+    // record.
     unsafe { &*record.cast::<SingleRecord>() }
 }
 
 impl SingleRecord {
-    /// Makes a record with no value out of memory that may have been one before.
+    /// Makes a record with no value from memory that may have been a record before.
     pub(super) fn reset(&self, lock: u64) {
         self.value.store(NOTHING, Ordering::Relaxed);
         self.inline.store(0, Ordering::Relaxed);
@@ -80,25 +83,26 @@ impl SingleRecord {
         self.word.store(0, Ordering::Release); // a thread that finds it in the index sees all of it
     }
 
-    /// What is committed; `None`: it is being changed.
+    /// Returns what is committed; `None`: it is being changed.
     #[inline(always)]
     pub(in crate::cc) fn read(&self) -> Option<Read> {
         let at = self.word.load(Ordering::Acquire); // pairs with the Release in `unlatch`
-        // Acquire: pairs with the Release in `install`; so the second look at the word comes after.
+        // Acquire: pairs with the Release in `install`, so the second look at the word comes later.
         let content = self.content();
         fence(Ordering::Acquire);
         let is_stable = at & LATCH == 0 && self.word.load(Ordering::Relaxed) == at;
         is_stable.then_some(Read { at, content })
     }
 
-    /// Nothing has been changed since it was read as of then: what was copied meanwhile is what was there.
+    /// Returns true if nothing has changed since the record was read as of `at`. What was copied meanwhile is then
+    /// what was there.
     #[inline(always)]
     pub(super) fn is_still(&self, at: u64) -> bool {
         fence(Ordering::Acquire); // pairs with the fence in `overwrite`
         self.word.load(Ordering::Relaxed) == at
     }
 
-    /// The content, for a reader that knows that it does not change meanwhile, or finds out.
+    /// Returns the content, for a reader that knows that it does not change meanwhile, or finds out.
     #[inline(always)]
     pub(in crate::cc) fn content(&self) -> Content {
         let value = self.value.load(Ordering::Acquire);
@@ -113,7 +117,7 @@ impl SingleRecord {
         }
     }
 
-    /// The bytes of the value, which the caller keeps from changing.
+    /// Returns the bytes of the value, which the caller keeps from changing.
     #[inline(always)]
     pub(in crate::cc) fn stable_bytes(&self) -> Option<*const [u8]> {
         match self.content() {
@@ -121,30 +125,30 @@ impl SingleRecord {
             Content::Inline(_, length) => {
                 Some(std::ptr::slice_from_raw_parts(self.inline.as_ptr().cast_const().cast(), length))
             }
-            // SAFETY: not replaced, so not reclaimed.
+            // SAFETY: the value is not replaced, so it is not reclaimed.
             Content::At(version) => Some(unsafe { Version::value(version) }),
         }
     }
 
-    /// When the value was committed, and whether that is being changed.
+    /// Returns when the value was committed, and whether the value is being changed.
     #[inline(always)]
     pub(in crate::cc) fn at(&self) -> (u64, bool) {
         let word = self.word.load(Ordering::Acquire); // pairs with the Release in `unlatch`
         (word & !LATCH, word & LATCH != 0)
     }
 
-    /// Until when its value has been read, under a scheme that notes that.
+    /// Returns until when the value has been read, under a scheme that notes that.
     #[inline(always)]
     pub(in crate::cc) fn read_until(&self) -> u64 {
         self.inline.load(Ordering::SeqCst)
     }
 
-    /// It has been read until `at`, rather than `until`. Returns false if that has changed.
+    /// Notes that the value has been read until `at`, instead of `until`. Returns false if `until` has changed.
     pub(in crate::cc) fn extend(&self, until: u64, at: Timestamp) -> bool {
         self.inline.compare_exchange(until, at.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// It has been read until `at` at least.
+    /// Notes that the value has been read until `at` at least.
     pub(in crate::cc) fn raise_read_until(&self, at: u64) {
         loop {
             let until = self.read_until();
@@ -154,25 +158,26 @@ impl SingleRecord {
         }
     }
 
-    /// Latches it. Returns false if another thread has.
+    /// Latches the record. Returns false if another thread has latched it.
     #[inline(always)]
     pub(in crate::cc) fn try_latch(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
-        // SeqCst: either this is seen by a transaction that locks the record, or its lock by the one that latches it.
+        // SeqCst: either a transaction that locks the record sees this latch, or the thread that latches it sees the
+        // lock.
         word & LATCH == 0
             && self.word.compare_exchange(word, word | LATCH, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Latches it, for the only thread that may do so.
+    /// Latches the record, for the only thread that may do so.
     #[inline(always)]
     pub(in crate::cc) fn latch_alone(&self) {
         let word = self.word.load(Ordering::Relaxed);
         debug_assert!(word & LATCH == 0);
-        // Relaxed: a reader that sees what is changed next sees this as well, by its second look at the word.
+        // Relaxed: a reader that sees the next change also sees this store, by its second look at the word.
         self.word.store(word | LATCH, Ordering::Relaxed);
     }
 
-    /// Latches it. (A latch is held for moments, by a thread that does not wait meanwhile.)
+    /// Latches the record. A latch is held for moments, by a thread that does not wait meanwhile.
     pub(super) fn latch(&self) {
         let mut backoff = Backoff::new();
         while !self.try_latch() {
@@ -180,7 +185,7 @@ impl SingleRecord {
         }
     }
 
-    /// Lets it go unchanged.
+    /// Releases the latch without a change.
     #[inline(always)]
     pub(in crate::cc) fn unlatch(&self) {
         let word = self.word.load(Ordering::Relaxed);
@@ -188,8 +193,8 @@ impl SingleRecord {
         self.word.store(word & !LATCH, Ordering::Release); // pairs with the Acquire in `read`
     }
 
-    /// Puts a value in place of the one that is there, and lets the latch go. `new`: from [`new_value`], `None` for a
-    /// record that is removed.
+    /// Replaces the value, and releases the latch. `new` is from [`new_value`], or `None` for a record that is
+    /// removed.
     ///
     /// Short values lie in the record if `inlines`.
     pub(super) fn install(&self, new: Option<*mut Version>, at: Timestamp, inlines: bool, local: &Local) {
@@ -202,7 +207,7 @@ impl SingleRecord {
             self.value.store(GONE, Ordering::Release); // pairs with the Acquire in `content`
             return self.finish_install(old, at, local);
         };
-        // SAFETY: the caller's own.
+        // SAFETY: the value is the caller's own.
         let bytes = unsafe { &*Version::value(new) };
         if inlines && bytes.len() <= INLINE_BYTES_MAX {
             let mut inline = [0; INLINE_BYTES_MAX];
@@ -210,7 +215,7 @@ impl SingleRecord {
             self.inline.store(u64::from_ne_bytes(inline), Ordering::Release); // as above
             let value = INLINE | (bytes.len() as u64) << INLINE_LENGTH_SHIFT;
             self.value.store(value, Ordering::Release); // as above
-            // SAFETY: the caller's own, and never published.
+            // SAFETY: the value is the caller's own, and was never published.
             unsafe { drop_value(new, local) };
         } else if self.overwrite(old, bytes) {
             // SAFETY: as above.
@@ -222,16 +227,17 @@ impl SingleRecord {
         self.finish_install(old, at, local);
     }
 
-    /// Writes the bytes where the old value lies, if they take as much room: memory that is in the cache serves again. Returns false
-    /// if they do not. (A long value is replaced: that is quicker, and readers of it are not disturbed for long.)
+    /// Writes the bytes where the old value lies, if they take as much room: memory that is in the cache is used
+    /// again. Returns false if they do not. A long value is replaced, because that is faster and disturbs its readers
+    /// for a shorter time.
     fn overwrite(&self, old: Content, bytes: &[u8]) -> bool {
         let Content::At(version) = old else { return false };
-        // SAFETY: it is replaced by the thread alone that has latched the record.
+        // SAFETY: only the thread that has latched the record replaces the value.
         if bytes.len() > OVERWRITTEN_BYTES_MAX || unsafe { Version::value(version) }.len() != bytes.len() {
             return false;
         }
         fence(Ordering::Release); // pairs with the fence in `is_still`: a reader of a new byte sees the latch
-        // SAFETY: as above; others copy it, or have a lock that keeps it from being replaced.
+        // SAFETY: as above. Other threads copy the value, or have a lock that keeps it from being replaced.
         unsafe { Version::overwrite(version, bytes) };
         true
     }
@@ -239,26 +245,27 @@ impl SingleRecord {
     fn finish_install(&self, old: Content, at: Timestamp, local: &Local) {
         self.word.store(at.0, Ordering::Release); // pairs with the Acquire in `read`
         if let Content::At(version) = old {
-            // SAFETY: replaced just now; readers that have found it are inside their epochs.
+            // SAFETY: the value was replaced just now, and readers that have found it are inside their epochs.
             let bytes = unsafe { Version::bytes_total(version) };
             // SAFETY: as above.
             unsafe { local.retire_version(version.cast_mut().cast(), bytes as u64) };
         }
     }
 
-    /// The lock word.
+    /// Returns the lock word.
     #[inline(always)]
     pub(in crate::cc) fn lock(&self) -> u64 {
         self.lock.load(Ordering::SeqCst) // see `try_latch`
     }
 
-    /// Sets the lock word, where one transaction alone looks at it.
+    /// Sets the lock word of a record at which only one transaction looks.
     #[inline(always)]
     pub(in crate::cc) fn set_lock(&self, lock: u64) {
         self.lock.store(lock, Ordering::Relaxed);
     }
 
-    /// Takes the lock for `tag` alone, which has a share of it already or not. The lock word, if others have it.
+    /// Takes the lock for `tag` alone, which may already have a share of it. Returns the lock word if others have the
+    /// lock.
     #[inline(always)]
     pub(in crate::cc) fn try_lock(&self, tag: Tag, has_share: bool) -> Result<(), u64> {
         let lock = if has_share { self.lock.load(Ordering::Relaxed) } else { 0 };
@@ -268,8 +275,8 @@ impl SingleRecord {
         self.lock.compare_exchange(lock, tag.word(), Ordering::SeqCst, Ordering::Relaxed).map(drop)
     }
 
-    /// Takes a share of the lock for a transaction of this age. The lock word, if a transaction has it alone, or waits for it
-    /// and is older.
+    /// Takes a share of the lock for a transaction of this age. Returns the lock word if a transaction has the lock
+    /// alone, or if an older transaction waits for it.
     #[inline(always)]
     pub(in crate::cc) fn try_share(&self, age: u64) -> Result<(), u64> {
         let mut lock = self.lock.load(Ordering::Relaxed);
@@ -287,7 +294,8 @@ impl SingleRecord {
         }
     }
 
-    /// The same, whatever the age: unless a transaction has it alone, or waits for it and is not to be overtaken.
+    /// Takes a share of the lock for a transaction of any age. Fails if a transaction has the lock alone, or if one
+    /// waits for it and must not be overtaken.
     #[inline(always)]
     pub(in crate::cc) fn try_share_in_line(&self, overtakes: bool) -> Result<(), u64> {
         let mut lock = self.lock.load(Ordering::Relaxed);
@@ -304,31 +312,32 @@ impl SingleRecord {
         }
     }
 
-    /// A transaction that is older than all that share the lock waits for it: younger ones do not come in before.
+    /// Marks the lock as awaited by a transaction that is older than all that share it. Younger transactions do not
+    /// get a share before it.
     #[cold]
     pub(super) fn await_shares(&self, lock: u64) {
         if lock & LATCH == 0 && shares_of(lock) != 0 {
-            // Else it has changed, and is looked at again.
+            // Otherwise the word has changed, and is looked at again.
             _ = self.lock.compare_exchange(lock, lock | AWAITED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// One waits to have the lock that others share.
+    /// Returns true if a transaction waits to have the lock that others share.
     #[inline(always)]
     pub(in crate::cc) fn is_awaited(&self) -> bool {
         let lock = self.lock.load(Ordering::Relaxed);
         lock & LATCH == 0 && lock & AWAITED != 0
     }
 
-    /// Gives the lock back that its holder has alone.
+    /// Gives back the lock that its holder has alone.
     #[inline(always)]
     pub(in crate::cc) fn unlock(&self) {
         debug_assert!(self.lock.load(Ordering::Relaxed) & LATCH != 0, "it is locked");
         self.lock.store(0, Ordering::Release); // pairs with the Acquire in `try_share`, `try_lock`
     }
 
-    /// A transaction that waited for the lock which others share waits no more, so more may share it. Returns false if none was kept
-    /// out.
+    /// Clears the mark, because the transaction that waited for the shared lock no longer waits. More transactions
+    /// may then share the lock. Returns false if none was kept out.
     #[cold]
     pub(super) fn let_in(&self) -> bool {
         let mut lock = self.lock.load(Ordering::Relaxed);
@@ -349,8 +358,8 @@ impl SingleRecord {
         loop {
             debug_assert!(shares_of(lock) > 0 && lock & LATCH == 0, "it is shared");
             let rest = if shares_of(lock) == 1 { 0 } else { lock - 1 };
-            // Release: pairs with the SeqCst in `try_lock`; SeqCst: of this and a look of one that waits, after which it sleeps,
-            // one sees the other (see `cc/waits/`).
+            // Release: pairs with the SeqCst in `try_lock`. SeqCst: a waiting transaction looks at the lock and then
+            // sleeps. Of this operation and that look, one sees the other (see `cc/waits/`).
             match self.lock.compare_exchange_weak(lock, rest, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return shares_of(rest),
                 Err(now) => lock = now,
@@ -359,13 +368,13 @@ impl SingleRecord {
     }
 }
 
-/// The transaction that a lock word says has the record alone.
+/// Returns the transaction that has the record alone, according to a lock word.
 #[inline(always)]
 pub(in crate::cc) fn holder_of_lock(lock: u64) -> Option<Tag> {
     (lock & LATCH != 0).then(|| Tag::from_word(lock))
 }
 
-/// A value in memory of its own.
+/// Makes a value in memory of its own.
 pub(super) fn new_value(local: &Local, value: &[u8]) -> Result<*mut Version, OutOfMemory> {
     let at: *mut Version = local.allocate(Version::bytes_for(value.len()))?.cast();
     // SAFETY: allocated with that size.
@@ -373,13 +382,14 @@ pub(super) fn new_value(local: &Local, value: &[u8]) -> Result<*mut Version, Out
     Ok(at)
 }
 
-/// Gives it back.
+/// Gives a value back.
 ///
 /// # Safety
-/// From `new_value`, and never published.
+/// The value is from `new_value`, and was never published.
 pub(super) unsafe fn drop_value(value: *mut Version, local: &Local) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller has promised that the value is from `new_value`, so it is a whole version, and that it was
+    // never published, so no other thread uses it.
     let bytes = unsafe { Version::bytes_total(value) };
-    // SAFETY: from `allocate` with this size.
+    // SAFETY: the value is from `allocate` with this size.
     unsafe { local.free(value.cast(), bytes) };
 }

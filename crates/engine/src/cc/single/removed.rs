@@ -10,13 +10,13 @@ use crate::memory::Slab;
 use crate::record::{RecordId, Timestamp};
 use crate::sync::{Mutex, lock, try_lock};
 
-/// Records looked at in one pass.
+/// The number of records looked at in one pass.
 const BATCH: usize = 256;
 
 /// A record that no index names any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Removed {
-    /// Transactions that begin from then on cannot find it.
+    /// Transactions that begin from then on cannot find the record.
     pub(super) since: Timestamp,
     pub(super) index: *const TableIndex,
     pub(super) id: RecordId,
@@ -29,8 +29,8 @@ unsafe impl Send for Removed {}
 pub(super) struct Removals(Mutex<Vec<Removed>>);
 
 impl Removals {
-    /// Gives back the memory of those in `removed`, which lie in the order of their times but for a few, that no open
-    /// transaction may come back to: a bounded number. Returns true if there is more to do.
+    /// Gives back the memory of a bounded number of the records in `removed` to which no open transaction may come
+    /// back. `removed` is in the order of times, with few exceptions. Returns true if there is more to do.
     pub(super) fn pass(
         &self,
         removed: &mut Vec<Removed>,
@@ -49,19 +49,20 @@ impl Removals {
         let due = removed.iter().take(BATCH).take_while(is_due).count();
         for Removed { index, id, .. } in removed.drain(..due) {
             let target = Target { index, key: Key::from_u64(0), id };
-            // SAFETY: no transaction is open that was when it was removed; the database owns slab, indexes and epochs.
+            // SAFETY: all transactions that were open when the record was removed have ended. The database owns slab,
+            // indexes and epochs.
             unsafe { retire_record(records, &target, local) };
         }
         removed.first().is_some_and(|first| first.since <= oldest)
     }
 
-    /// What a departing worker leaves behind.
+    /// Takes what a departing worker leaves behind.
     pub(super) fn orphan(&self, removed: &mut Vec<Removed>) {
         lock(&self.0).append(removed);
     }
 
-    /// Returns the records of workers that are gone, for a new worker to keep. A worker makes a pass when it has many, so workers that run
-    /// few transactions each would make none.
+    /// Returns the records of workers that are gone, for a new worker to keep. A worker makes a pass when it has many
+    /// records, so workers that each run few transactions would make none.
     pub(super) fn adopt(&self) -> Vec<Removed> {
         std::mem::take(&mut *lock(&self.0))
     }

@@ -1,16 +1,17 @@
-//! Writes that a transaction takes back: all of them when it is undone, or those since a savepoint, and then it goes on.
+//! Writes that a transaction takes back: all of them when it is undone, or those since a savepoint, after which it
+//! continues.
 //!
-//! Invariant: a transaction that goes on depends on it that there was no value where it had made a record. That is noted of the
-//! key, as the record is no more. What else its writes have told it is noted or locked as before. If somebody else has removed a
-//! record that it has written, the index does not lead to it any more, and the transaction may not have found its own write: such a
-//! write keeps it from committing, also when it is undone.
+//! Invariant: a transaction that continues depends on the absence of a value where it had made a record. This is
+//! noted for the key, because the record is gone. What else its writes have told it is noted or locked as before. If
+//! another transaction has removed a record that it has written, the index no longer leads to the record, and the
+//! transaction may not have found its own write. Such a write keeps it from committing, even when it is undone.
 
 use super::record::{Content, drop_value, record_of};
 use super::{Entry, Held, Policy, Removal, Single, Txn, note_absent};
 use crate::cc::{Env, Target};
 use crate::record::Record;
 
-/// See [`ConcurrencyControl::rollback_to`](crate::cc::ConcurrencyControl::rollback_to).
+/// Undoes changes: see [`ConcurrencyControl::rollback_to`](crate::cc::ConcurrencyControl::rollback_to).
 pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at: usize, keeps: bool) {
     debug_assert!(at <= txn.accesses.writes.len() && !txn.has_latched);
     let keeps = keeps && txn.undone.has_read_own();
@@ -19,7 +20,7 @@ pub(super) fn rollback_to<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at:
         let write = txn.accesses.pop().expect("longer than `at`");
         match write.new {
             Some(new) if keeps => txn.undone.keep(new),
-            // SAFETY: not published, and lent to nobody.
+            // SAFETY: the value is not published, and not lent.
             Some(new) => unsafe { drop_value(new, env.local) },
             None => {}
         }
@@ -38,7 +39,7 @@ pub(super) fn undo_all<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn) {
     let mut removal = Removal::new(env);
     while let Some(write) = txn.accesses.pop() {
         if let Some(new) = write.new {
-            // SAFETY: not published, and lent to nobody that is still there.
+            // SAFETY: the value is not published, and whatever it was lent to is gone.
             unsafe { drop_value(new, env.local) };
         }
         if write.is_new {
@@ -56,13 +57,14 @@ fn take_back<P: Policy>(removal: &mut Removal<'_, P>, record: *const Record, tar
         made.unlatch();
         return false;
     }
-    // At a time that is no commit's: so a transaction that has found it without a value finds it changed.
+    // The time belongs to no commit, so a transaction that has found the record without a value finds it changed.
     made.install(None, env.shared.registry.now(), P::INLINES, env.local);
     removal.add(target);
     true
 }
 
-/// The transaction does not depend on a record that it had made any more, nor has it locked: nobody finds it.
+/// Forgets a record that the transaction had made: it no longer depends on the record, nor has it locked it. No
+/// transaction finds the record.
 fn forget_record(entry: &mut Entry) {
     entry.seen = None;
     if entry.held == Held::Alone {

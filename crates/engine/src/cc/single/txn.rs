@@ -22,38 +22,38 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Values up to this long are copied side by side.
+/// Values up to this length are copied side by side.
 const SHORT_BYTES_MAX: usize = 1024;
-/// Room for records without a value at first, and room that is kept.
+/// Initial room for records without a value, and room that is kept.
 const UNSETTLED_FIRST: usize = 8;
 const UNSETTLED_KEPT: usize = 512;
-/// Room for copies of long values at first.
+/// Initial room for copies of long values.
 const LONG_FIRST: usize = 8;
 
-/// One per database.
+/// The shared part. One per database.
 #[derive(Debug)]
 pub struct Shared {
     pub(in crate::cc) registry: Registry,
     pub(super) waits: Waits,
     pub(super) records: Arc<Slab>,
     pub(super) removals: Removals,
-    /// Which transactions wait for which, where the scheme looks for deadlocks.
+    /// Which transactions wait for which, if the scheme looks for deadlocks.
     pub(in crate::cc) graph: Graph,
     pub(super) times: Option<RangeTimes>,
     pub(super) partitions: Option<Partitions>,
     pub(super) heat: Option<Heat>,
 }
 
-/// One per worker.
+/// A worker's part. One per worker.
 #[derive(Debug)]
 pub struct Worker {
     pub(super) floor: Arc<Floor>,
     pub(super) removed: RefCell<Vec<Removed>>,
-    /// Differs between the workers of a database, where the scheme asks for that.
+    /// A number that differs between the workers of a database, if the scheme asks for that.
     pub(in crate::cc) number: u32,
-    /// Transactions that it has begun, as far as the scheme counts them,
+    /// The number of transactions that the worker has begun, if the scheme counts them.
     pub(in crate::cc) begun: Cell<u32>,
-    /// and those of them that have given locks back.
+    /// The number of these transactions that have given locks back.
     pub(in crate::cc) released: Cell<u32>,
 }
 
@@ -69,55 +69,58 @@ impl Worker {
     }
 }
 
-/// One per slot.
+/// A transaction's state. One per slot.
 #[derive(Debug)]
 pub struct Txn {
     pub(in crate::cc) member: Participant,
     pub(in crate::cc) accesses: Accesses,
     pub(in crate::cc) ranges: Ranges,
-    /// It is committing, and has looked at them.
+    /// The transaction is committing, and has looked at its ranges.
     has_looked: bool,
-    /// Records in them that had no value then.
+    /// Records in the ranges that had no value then.
     unsettled: Vec<RecordId>,
-    /// For each of them, the records that were found there.
+    /// For each range, the records that were found there.
     pub(super) found: Found,
-    /// How old it is among those that the scheme compares by age; kept when it is run again.
+    /// The transaction's age, if the scheme compares ages. Kept when the transaction is run again.
     pub(in crate::cc) age: u64,
-    /// The partitions that it has and wants, where the scheme has some.
+    /// The partitions that the transaction has and wants, if the scheme has partitions.
     pub(in crate::cc) claims: Claims,
-    /// It is in the graph of transactions that wait.
+    /// True if the transaction is in the graph of waiting transactions.
     pub(in crate::cc) is_in_graph: bool,
-    /// An operation of the transaction may be asleep in the queue of a row: see [`Shared::sleeps_beside`].
+    /// True if an operation of the transaction may be asleep in the queue of a row: see [`Shared::sleeps_beside`].
     pub(in crate::cc) sleeps: bool,
     /// An access has looked at a lock as often as it may, and was refused.
     pub(in crate::cc) has_waited_out: bool,
-    /// It looks how hot records are, where the scheme keeps that.
+    /// The transaction looks at how hot records are, if the scheme keeps that.
     pub(in crate::cc) heeds: bool,
-    /// It has kept others from sharing a lock that it waits for.
+    /// The transaction has kept others from sharing a lock for which it waits.
     pub(in crate::cc) keeps_out: bool,
-    /// The row that another transaction had locked when this one was to be decided: see [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
+    /// The row that another transaction had locked when this transaction was to be decided: see
+    /// [`ConcurrencyControl::obstacle`](crate::cc::ConcurrencyControl::obstacle).
     pub(in crate::cc) obstacle: Option<Target>,
-    /// It has read more than there was memory to note.
+    /// The transaction has read more than there was memory to note.
     pub(super) is_full: bool,
-    /// It has undone a write of a record that is gone. Under the key, it may have read what others have, in place of its own.
+    /// The transaction has undone a write of a record that is gone. Under the record's key, it may have read what
+    /// other transactions wrote, in place of its own write.
     pub(super) has_lost_own: bool,
-    /// What it has read, where that may change before it ends: short values, and long ones.
+    /// Copies of what the transaction has read, if that may change before the transaction ends: short values, and
+    /// long ones.
     copies: Arena,
     long_copies: Vec<Box<[u64]>>,
-    /// The room in `long_copies`, and in what those hold; and in `unsettled`.
+    /// The room in `long_copies`, in what these copies hold, and in `unsettled`.
     charge: Charge,
     /// The value of the record that is being made.
     pub(super) new: Option<*mut Version>,
-    /// It is prepared, and what it writes is latched.
+    /// The transaction is prepared, and what it writes is latched.
     pub(super) has_latched: bool,
-    /// What it has written and undone.
+    /// What the transaction has written and undone.
     pub(super) undone: Undone,
 }
 // SAFETY: the value that is being made is the transaction's own.
 unsafe impl Send for Txn {}
 
 impl Txn {
-    /// None is open; what it keeps is charged to `memory`.
+    /// Makes a state in which no transaction is open. What it keeps is charged to `memory`.
     pub(super) fn new(memory: &Arc<Memory>) -> Txn {
         Txn {
             member: Participant::new(),
@@ -145,7 +148,8 @@ impl Txn {
         }
     }
 
-    /// Room for `length` bytes: a copy of a value, which the caller makes and the transaction keeps until it ends.
+    /// Returns room for `length` bytes: a copy of a value, which the caller makes and the transaction keeps until it
+    /// ends.
     #[inline(always)]
     fn room(&mut self, length: usize) -> Result<*mut u8, OutOfMemory> {
         match length <= SHORT_BYTES_MAX {
@@ -166,10 +170,10 @@ impl Txn {
         Ok(copy.as_mut_bytes().as_mut_ptr())
     }
 
-    /// Keeps a copy of what a record holds. The caller finds out afterwards whether it has changed meanwhile.
+    /// Copies what a record holds. The caller finds out afterwards whether the record has changed meanwhile.
     ///
     /// # Safety
-    /// Read in this epoch.
+    /// The content was read in this epoch.
     #[inline(always)]
     pub(super) unsafe fn copy_content(
         &mut self,
@@ -179,15 +183,15 @@ impl Txn {
             Content::Nothing | Content::Gone => return Ok(None),
             Content::Inline(bytes, length) => {
                 let copy = self.copies.room_aligned(bytes.len())?;
-                // SAFETY: there is room for all of them, of which `length` count.
+                // SAFETY: there is room for all of the bytes, of which `length` count.
                 unsafe { copy.cast::<[u8; INLINE_BYTES_MAX]>().write(bytes) };
                 (copy, length)
             }
             Content::At(version) => {
-                // SAFETY: found in this epoch.
+                // SAFETY: the version was found in this epoch.
                 let length = unsafe { Version::value(version) }.len();
                 let copy = self.room(length)?;
-                // SAFETY: as above; there is room.
+                // SAFETY: as above, and there is room.
                 unsafe { Version::copy_to(version, copy) };
                 (copy, length)
             }
@@ -195,7 +199,7 @@ impl Txn {
         Ok(Some(std::ptr::slice_from_raw_parts(copy, length)))
     }
 
-    /// Nobody looks at the copy, which was made last, any more.
+    /// Drops the copy that was made last. It is not looked at any more.
     pub(super) fn drop_copy(&mut self, copy: *const [u8]) {
         if copy.len() <= SHORT_BYTES_MAX {
             return self.copies.release(copy.cast(), copy.len());
@@ -205,7 +209,8 @@ impl Txn {
         self.charge.give_back(size_of_val(&*long));
     }
 
-    /// What the transaction itself has last written to the record: a value, or none. `None`: it has not.
+    /// Returns what the transaction itself has last written to the record: a value, or none. `None`: it has written
+    /// nothing.
     pub(in crate::cc) fn own(&self, record: *const Record) -> Option<Option<*const [u8]>> {
         if self.accesses.writes.is_empty() {
             return None;
@@ -213,18 +218,18 @@ impl Txn {
         self.own_of(self.accesses.find(record)?)
     }
 
-    /// The same, of the record of this entry.
+    /// Returns the same, for the record of this entry.
     #[inline(always)]
     pub(in crate::cc) fn own_of(&self, entry: usize) -> Option<Option<*const [u8]>> {
         let write = self.accesses.last_write(entry)?;
-        // SAFETY: its own, not yet committed.
+        // SAFETY: the version is the transaction's own, and not yet committed.
         Some(write.new.map(|new| unsafe { Version::value(new) }))
     }
 
     /// Drops the value of a record that is not published.
     pub(super) fn drop_new(&mut self, local: &Local) {
         if let Some(new) = self.new.take() {
-            // SAFETY: made by `create`, and never published.
+            // SAFETY: `create` made the value, and it was never published.
             unsafe { drop_value(new, local) };
         }
     }
@@ -250,14 +255,16 @@ impl Txn {
         self.member.close(&shared.registry, &shared.waits);
     }
 
-    /// It waits to have the record's lock, of this word, alone: others do not come to share it meanwhile.
+    /// Says that the transaction waits to have the record's lock, whose word is `lock`, alone. Other transactions do
+    /// not come to share it meanwhile.
     pub(in crate::cc) fn keep_out(&mut self, record: *const Record, lock: u64) {
         self.keeps_out = true;
         record_of(record).await_shares(lock);
     }
 
-    /// Gives the locks back. `has_drawn`: the transaction has drawn its commit timestamp since it took them. So it sees that it is awaited, or
-    /// the one that waits sees that it commits. A transaction that aborts, or has only locked rows, has drawn none.
+    /// Gives the locks back. `has_drawn`: the transaction has drawn its commit timestamp since it took them. In that
+    /// case it sees that it is awaited, or the waiting transaction sees that it commits. A transaction that aborts,
+    /// or has only locked rows, has drawn none.
     pub(super) fn release(&mut self, shared: &Shared, has_drawn: bool) {
         if std::mem::take(&mut self.keeps_out) {
             self.let_in(shared);
@@ -270,12 +277,12 @@ impl Txn {
             }
         }
         if !has_drawn && self.member.tag != Tag::NONE {
-            fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
+            fence(Ordering::SeqCst); // pairs with the fence in `Registry::await_end`
         }
     }
 
-    /// It has not got the locks alone for which it has kept others from sharing them, and does not any more. (Another one that waits
-    /// for such a lock keeps them out again at its next look.)
+    /// Lets others share the locks that the transaction wanted alone and has not got. It no longer keeps others out.
+    /// Another transaction that waits for such a lock keeps them out again at its next look.
     #[cold]
     fn let_in(&self, shared: &Shared) {
         for entry in self.accesses.entries.iter().filter(|entry| entry.held != Held::Alone) {
@@ -285,14 +292,14 @@ impl Txn {
         }
     }
 
-    /// Notes that another transaction has locked this record, for `ConcurrencyControl::obstacle`. A record that is gone is no obstacle: the
-    /// key is looked for again.
+    /// Notes that another transaction has locked this record, for `ConcurrencyControl::obstacle`. A record that is
+    /// gone is no obstacle: the key is looked for again.
     #[cold]
     pub(in crate::cc) fn note_obstacle(&mut self, record: *const Record, target: Target) {
         self.obstacle = Some(target).filter(|_| record_of(record).content() != Content::Gone);
     }
 
-    /// Shares of the record's lock that are the transaction's: one or none.
+    /// Returns the number of shares of the record's lock that belong to the transaction: one or none.
     pub(in crate::cc) fn shares(&self, record: *const Record) -> u64 {
         let entry = self.accesses.find(record);
         entry.map_or(0, |entry| u64::from(self.accesses.entries[entry].held == Held::Shared))
@@ -304,7 +311,7 @@ impl Txn {
         }
     }
 
-    /// Latches all that is written; or nothing, if another thread has latched one of them.
+    /// Latches all that is written, or nothing, if another thread has latched one of the records.
     pub(in crate::cc) fn try_latch(&mut self) -> bool {
         debug_assert!(!self.has_latched);
         for (at, (record, _)) in self.accesses.last_writes().enumerate() {
@@ -317,7 +324,7 @@ impl Txn {
         true
     }
 
-    /// Latches all that is written, which nobody else may do.
+    /// Latches all that is written, when no other thread may latch it.
     pub(in crate::cc) fn latch_alone(&mut self) {
         debug_assert!(!self.has_latched);
         self.accesses.last_writes().for_each(|(record, _)| record_of(record).latch_alone());
@@ -330,9 +337,9 @@ impl Txn {
         !self.ranges.is_empty() || self.is_full
     }
 
-    /// Returns true if the ranges that the transaction has gone through have the same keys now, apart from its own. The ranges are looked
-    /// at one after the other. If `ranges_hold` returns true later, all of them have had these keys at every moment between the two calls.
-    /// (`comes_later`: see `Policy`.)
+    /// Returns true if the ranges that the transaction has gone through now have the same keys, apart from its own.
+    /// The ranges are looked at one after the other. If `ranges_hold` returns true later, all of them have had these
+    /// keys at every moment between the two calls. `comes_later`: see `Policy`.
     pub(super) fn look_at_ranges(
         &mut self,
         shared: &Shared,
@@ -367,7 +374,7 @@ impl Txn {
         Ok(is_known)
     }
 
-    /// The next look is a look, for tests.
+    /// Makes `look_at_ranges` look again at its next call, for tests.
     #[cfg(all(test, braid_shuttle))]
     pub(super) fn forget_look(&mut self) {
         self.has_looked = false;
@@ -389,20 +396,20 @@ impl Txn {
 /// See `Policy::comes_later`.
 type ComesLater = fn(&Shared, u64, *const Record) -> bool;
 
-/// The transaction writes this record, which has no value yet.
+/// Returns true if the transaction writes this record, which has no value yet.
 fn gives_first_value(accesses: &Accesses, record: *const Record) -> bool {
     record_of(record).content() == Content::Nothing
         && accesses.find(record).is_some_and(|entry| accesses.last_write(entry).is_some())
 }
 
-/// Accepts records that were in a range when the transaction went through it. (What it has read of them is validated, or
-/// locked. One that it has come upon later may have got its value meanwhile.)
+/// Accepts records that were in a range when the transaction went through it. What it has read of them is validated,
+/// or locked. A record that it has come upon only later may have got its value meanwhile.
 struct Known<'t> {
     accesses: &'t Accesses,
     found: &'t Found,
     /// The range that is gone through.
     range: usize,
-    /// A record that is not accepted, and has no value yet: its number among those found together, and its id.
+    /// A record that is not accepted and has no value yet: its number among the records found together, and its id.
     pending: Option<(usize, RecordId)>,
     shared: &'t Shared,
     age: u64,
@@ -413,14 +420,15 @@ struct Known<'t> {
 }
 
 impl Known<'_> {
-    /// The record was not found in the range before. Whether it is none of the keys that there are now.
+    /// Handles a record that was not found in the range before. Returns true if it is none of the keys that exist
+    /// now.
     #[cold]
     fn is_nothing(&mut self, id: RecordId, entry: Option<usize>) -> Result<bool, OutOfMemory> {
         let record = self.shared.record(id);
         if record_of(record).content() == Content::Gone {
             return Ok(true);
         }
-        // (The record is not latched yet, so another transaction may give it a value before this one commits.)
+        // The record is not latched yet, so another transaction may give it a value before this one commits.
         let is_own = entry.is_some() && gives_first_value(self.accesses, record);
         if !is_own && !(self.comes_later)(self.shared, self.age, record) {
             return Ok(false);
@@ -456,46 +464,47 @@ impl Revisit for Known<'_> {
 }
 
 impl Shared {
-    /// For a scheme that has asked for them.
+    /// Returns the times of ranges, for a scheme that has asked for them.
     pub(in crate::cc) fn range_times(&self) -> &RangeTimes {
         self.times.as_ref().expect("the scheme has them")
     }
 
-    /// The same.
+    /// Returns the partitions, for a scheme that has asked for them.
     #[inline(always)]
     pub(in crate::cc) fn partitions(&self) -> &Partitions {
         self.partitions.as_ref().expect("the scheme has them")
     }
 
-    /// For a scheme that has asked for it.
+    /// Returns the heat of records, for a scheme that has asked for it.
     #[inline(always)]
     pub(in crate::cc) fn heat(&self) -> &Heat {
         self.heat.as_ref().expect("the scheme has it")
     }
 
-    /// The number of a record. (Its address would make runs differ.)
+    /// Returns the number of a record. Its address would make runs differ.
     #[inline(always)]
     pub(in crate::cc) fn number_of(&self, record: *const Record) -> u32 {
         number_of(record, self.records.at(0))
     }
 
-    /// The record's group, for a scheme that has asked for heat.
+    /// Returns the record's group, for a scheme that has asked for heat.
     #[inline(always)]
     pub(in crate::cc) fn group(&self, record: *const Record) -> &Group {
         self.heat().group(self.number_of(record))
     }
 
-    /// Gives a share of the record's lock back, and tells those that sleep until it is free.
+    /// Gives a share of the record's lock back, and tells the transactions that sleep until the lock is free.
     #[inline(always)]
     pub(in crate::cc) fn unshare(&self, record: *const Record) {
         let others = record_of(record).unshare();
-        // (One may wait that has a share itself.)
+        // A waiting transaction may itself have a share.
         if others <= 1 && self.waits.are_shares_awaited() {
             self.waits.unshared(RecordId(self.number_of(record)));
         }
     }
 
-    /// Takes the record's lock alone for `tag`, which has a share of it already or not. The lock word, if others have it.
+    /// Takes the record's lock alone for `tag`, which may already have a share of it. Returns the lock word if others
+    /// have the lock.
     #[inline(always)]
     pub(in crate::cc) fn lock_alone(
         &self,
@@ -504,37 +513,40 @@ impl Shared {
         has_share: bool,
     ) -> Result<(), u64> {
         record_of(record).try_lock(tag, has_share)?;
-        // The share is gone. Transactions that sleep until the record is shared no more have to learn who has the lock now.
+        // The share is gone. Transactions that sleep until the record is no longer shared have to learn which
+        // transaction has the lock now.
         if has_share && self.waits.are_shares_awaited() {
             self.waits.unshared(RecordId(self.number_of(record)));
         }
         Ok(())
     }
 
-    /// The transaction has given a lock back before its end. Tells those that have found it as the holder meanwhile: it is not any more, and
-    /// may come to wait behind them.
+    /// Tells the transactions that have found this one as a holder, because it has given a lock back before its end.
+    /// It is no longer the holder, and may come to wait behind them.
     #[cold]
     pub(in crate::cc) fn tell_waiters(&self, member: &Participant) {
-        fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
+        fence(Ordering::SeqCst); // pairs with the fence in `Registry::await_end`
         if self.registry.is_awaited(member.place()) {
             self.waits.ended(member.place());
         }
     }
 
-    /// Called before the transaction takes a lock, `alone` or as one of several. Returns true if another of its operations sleeps until
-    /// a shared row is free: then the transaction must fail instead. One of the transactions that share that row may come to wait for the
-    /// new lock. That would close a circle of waits, and no search finds it, because the queue does not know who shares the row.
+    /// Called before the transaction takes a lock, `alone` or as one of several. Returns true if another of its
+    /// operations sleeps until a shared row is free: then the transaction must fail instead. One of the transactions
+    /// that share that row may come to wait for the new lock. That would close a cycle of waits. No search finds it,
+    /// because the queue does not know which transactions share the row.
     #[cold]
     pub(in crate::cc) fn sleeps_beside(&self, txn: &mut Txn, record: *const Record, alone: bool) -> bool {
         let place = txn.member.place();
         let row = RecordId(self.number_of(record));
-        // (If it takes the lock that it has slept for, that wait is over.)
+        // If the transaction takes the lock for which it has slept, that wait is over.
         let sleeps = self.waits.awaits_sharers(place, alone.then_some(row));
         txn.sleeps = sleeps || self.waits.is_waiting(place);
         sleeps
     }
 
-    /// Returns true if a transaction sleeps until the record is shared no more. (One that would share it waits behind the sleeper.)
+    /// Returns true if a transaction sleeps until the record is no longer shared. A transaction that would share it
+    /// waits behind the sleeper.
     #[inline(always)]
     pub(in crate::cc) fn leaves_to_sleepers(&self, record: *const Record) -> bool {
         self.waits.are_shares_awaited() && self.waits.has_queue(RecordId(self.number_of(record)))
@@ -544,7 +556,7 @@ impl Shared {
         self.records.at(id.0).cast_const().cast()
     }
 
-    /// The transaction of this tag, if it is open.
+    /// Returns the transaction of this tag, if it is open.
     pub(in crate::cc) fn holder(&self, tag: Tag) -> Option<Holder> {
         self.registry.holder(tag)
     }

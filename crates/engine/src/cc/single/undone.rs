@@ -1,4 +1,4 @@
-//! Values that a transaction has written, taken back, and may be reading still.
+//! Values that a transaction has written and taken back, and may still be reading.
 //!
 //! Invariant: such a value is in no record, and stays where it is until the transaction has ended.
 
@@ -8,22 +8,23 @@ use crate::record::Version;
 use std::cell::Cell;
 use std::ptr;
 
-/// Those of a transaction. One per transaction, reused.
+/// The undone values of a transaction. One per transaction, reused.
 #[derive(Debug)]
 pub(in crate::cc) struct Undone {
-    /// The last one. The others follow by their links, of which nobody else makes use: they were never published.
+    /// The last value. The others follow by their links, which nothing else uses because the values were never
+    /// published.
     last: *mut Version,
-    /// The transaction has read what it has written itself.
+    /// The transaction has read what it has itself written.
     has_read_own: Cell<bool>,
 }
 
 impl Undone {
-    /// None.
+    /// Makes an empty set.
     pub(super) const fn new() -> Undone {
         Undone { last: ptr::null_mut(), has_read_own: Cell::new(false) }
     }
 
-    /// The transaction reads what it has written.
+    /// Notes that the transaction reads what it has written.
     #[inline(always)]
     pub(in crate::cc) fn note_read(&self) {
         self.has_read_own.set(true);
@@ -38,23 +39,23 @@ impl Undone {
     }
 
     pub(super) fn keep(&mut self, value: *mut Version) {
-        // SAFETY: the transaction's own, and in no record.
+        // SAFETY: the value is the transaction's own, and in no record.
         unsafe { &*value }.set_next(self.last);
         self.last = value;
     }
 
-    /// Nobody reads them any more.
+    /// Drops the values. They are not read any more.
     pub(super) fn forget(&mut self, local: &Local) {
         while !self.last.is_null() {
             // SAFETY: as in `keep`.
             let next = unsafe { &*self.last }.next().cast_mut();
-            // SAFETY: never published, and lent to nobody that is still there.
+            // SAFETY: the value was never published, and whatever it was lent to is gone.
             unsafe { drop_value(self.last, local) };
             self.last = next;
         }
     }
 
-    /// The transaction ends.
+    /// Ends the transaction.
     #[inline(always)]
     pub(super) fn end(&mut self) {
         *self.has_read_own.get_mut() = false;

@@ -1,5 +1,5 @@
-//! The point descent: optimistic lock coupling as a step machine. Each node is read between two looks at its head, and
-//! on arrival at a node the one that led there must still be as it was when it did.
+//! The point descent: optimistic lock coupling as a step machine. Each node is read between two looks at its head. On
+//! arrival at a node, its parent must still be as it was when it named the node.
 
 use super::BTree;
 use super::node::{Head, Node};
@@ -10,19 +10,20 @@ use crate::sync::Backoff;
 /// A suspended point descent.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    /// The parent's head when it named `node`. 0: `node` was the root.
+    /// The parent's head when it named `node`. 0 means that `node` was the root.
     pub(super) known: u64,
     /// The node to read next.
     pub(super) node: u32,
-    /// The node that named it; 0: it was the root. [`UNBEGUN`]: there is no descent, and `node` is the number of a bucket.
+    /// The node that named `node`. 0 means that `node` was the root. With [`UNBEGUN`] there is no descent, and `node`
+    /// is the number of a bucket.
     pub(super) parent: u32,
-    /// Misses reported at this node beyond its own lines: its prefix, then the object of its key.
+    /// The number of misses reported at this node beyond its own lines: for its prefix, then for the object of its key.
     asked: u8,
-    /// Keys come in ascending order.
+    /// Whether keys come in ascending order.
     pub(super) ascends: bool,
 }
 
-/// In place of a node, of which no slab has so many.
+/// The mark of a cursor that has not begun, in place of a node. No slab has so many nodes.
 const UNBEGUN: u32 = u32::MAX;
 
 impl Unbegun for Cursor {
@@ -37,22 +38,22 @@ impl Unbegun for Cursor {
     }
 }
 
-/// What a look into a leaf came to.
+/// The outcome of a look into a leaf.
 enum Looked {
     Done(Probe),
-    /// What was read is not to be used.
+    /// The data read must not be used.
     Again,
 }
 
 impl BTree {
-    /// A descent at the root.
+    /// Begins a descent at the root.
     #[inline(always)]
     pub(super) fn begin(&self, ascends: bool) -> Cursor {
         Cursor { known: 0, node: self.root(), parent: 0, asked: 0, ascends }
     }
 
-    /// A descent for `key` from where one for a lesser key has ended: at that leaf, if it has a key that is not less than this
-    /// one.
+    /// Returns a cursor for `key` at the leaf where a descent for a lesser key has ended, if that leaf has a key that
+    /// is not less than `key`.
     pub(super) fn near(&self, c: Cursor, key: &Key) -> Option<Cursor> {
         let node = self.node(c.node);
         let head = node.head();
@@ -67,13 +68,13 @@ impl BTree {
         (place < count && node.is_still(head)).then_some(Cursor { asked: 0, ascends: true, ..c })
     }
 
-    /// Whether the node is still what its parent names for the key. Asked when its head has been read.
+    /// Returns whether the parent still names the node for the key. The caller has read the node's head before.
     #[inline(always)]
     pub(super) fn is_named(&self, c: &Cursor) -> bool {
         self.names(c.parent, c.known, c.node)
     }
 
-    /// Whether a node is still the root, or the one that led to it is as it was.
+    /// Returns whether a node is still the root, or its parent is unchanged since it named the node.
     #[inline(always)]
     pub(super) fn names(&self, parent: u32, known: u64, node: u32) -> bool {
         match parent {
@@ -116,7 +117,7 @@ impl BTree {
         }
     }
 
-    /// The child of an interior for a key. The caller validates.
+    /// Returns the child of an interior for a key. The caller validates.
     #[inline(always)]
     pub(super) fn child_for(&self, node: &Node, head: Head, key: &Key) -> u32 {
         if self.fixed8 {
@@ -130,7 +131,7 @@ impl BTree {
         node.child(false, place)
     }
 
-    /// Where a leaf has a key, or would have it. The caller validates.
+    /// Returns the place at which a leaf has a key, or would have it. The caller validates.
     #[inline(always)]
     pub(super) fn place_of(&self, node: &Node, head: Head, key: &Key) -> Result<usize, usize> {
         if self.fixed8 {
@@ -146,7 +147,7 @@ impl BTree {
     #[inline(always)]
     fn look<S: Suspend>(&self, c: &mut Cursor, node: &Node, head: Head, key: &Key, s: &mut S) -> Looked {
         if !self.fixed8 && c.asked < 2 {
-            // The first one that may be the key.
+            // The first object that may be the key's.
             c.asked = 2;
             let place = node.below(head.count(), node_slice(node, key));
             if place < head.count() && s.miss::<1>(node.object(place)) {
@@ -160,7 +161,8 @@ impl BTree {
         if node.is_still(head) { Looked::Done(probe) } else { Looked::Again }
     }
 
-    /// The bytes that all keys of the node have in common are about to be read, if there are any. Returns true if the operation is to be left.
+    /// Reports that the bytes that all keys of the node have in common are about to be read, if there are any. Returns
+    /// true if the operation should be left.
     #[inline(always)]
     pub(super) fn ask_prefix<S: Suspend>(&self, node: &Node, asked: &mut u8, s: &mut S) -> bool {
         if *asked > 0 || node.skip() == 0 {
@@ -170,8 +172,8 @@ impl BTree {
         s.miss::<1>(node.prefix())
     }
 
-    /// Where to go on from a node that could not be read. Waits a moment where somebody is changing it: no latch is
-    /// held across a suspension, so its holder is running, or soon will. Returns true if that takes long.
+    /// Moves the cursor on from a node that could not be read. If a thread is changing the node, waits a moment: no
+    /// latch is held across a suspension, so its holder is running, or soon will be. Returns true if that takes long.
     #[cold]
     #[inline(never)]
     fn settle(&self, c: Cursor, head: Head) -> (Cursor, bool) {
@@ -200,7 +202,7 @@ impl BTree {
         true
     }
 
-    /// The stamp of the leaf that has the key or would have it.
+    /// Returns the stamp of the leaf that has the key or would have it.
     pub(super) fn find_stamp(&self, key: &Key) -> u64 {
         let mut c = self.begin(false);
         loop {
@@ -215,7 +217,7 @@ impl BTree {
     }
 }
 
-/// What to search the slices of a node for, if the key begins with the node's prefix.
+/// Returns the slice to search for in a node, if the key begins with the node's prefix.
 #[inline(always)]
 fn node_slice(node: &Node, key: &Key) -> u64 {
     let mut short = [0; 8];

@@ -1,5 +1,8 @@
-//! Insertion: latches the leaf that the descent came to, looks again, and adds the key. A leaf that is full is split
-//! first ([`super::split`]), and the key's place is looked for again.
+//! Insertion:
+//!
+//! 1. Latch the leaf at which the descent ended, and look again.
+//! 2. Add the key, if the leaf has room.
+//! 3. If the leaf is full, split it ([`super::split`]), and look for the key's place again.
 
 use super::BTree;
 use super::descend::Cursor;
@@ -21,7 +24,7 @@ impl BTree {
     ) -> Result<Inserted, OutOfMemory> {
         debug_assert!(rid != 0 && (!self.fixed8 || key.len == 8));
         loop {
-            // (A cursor that has not been stepped is at the root.)
+            // A cursor that has not been stepped is at the root.
             if self.node(c.node).head().level() > 0 {
                 let probe;
                 (c, probe) = self.descend(c, *key, &mut Never);
@@ -48,7 +51,7 @@ impl BTree {
         }
     }
 
-    /// Latches the leaf of a cursor. `None`: it is not the key's leaf any more, or is none.
+    /// Latches the leaf of a cursor. Returns `None` if it is no longer the key's leaf, or is not a leaf.
     fn latch_leaf(&self, c: &Cursor) -> Option<Latched<'_>> {
         let leaf = Latched::lock(self.node(c.node), c.node);
         let is_it = !leaf.head.has(Head::DELETED) && leaf.head.level() == 0 && self.is_named(c);

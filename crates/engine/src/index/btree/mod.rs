@@ -1,7 +1,7 @@
 //! A B+-tree with optimistic lock coupling (Leis, Scheibner, Kemper, Neumann: The ART of practical synchronization,
-//! DaMoN 2016). README.md of this folder says what it is after, and why it is correct.
+//! DaMoN 2016). README.md of this folder says what its aims are, and why it is correct.
 //!
-//! Called through [`Index`], by way of [`crate::index::TableIndex`].
+//! It is called through [`Index`], by way of [`crate::index::TableIndex`].
 
 mod descend;
 mod insert;
@@ -29,37 +29,37 @@ use crate::sync::Arc;
 use node::{CAPACITY_FIXED8, CAPACITY_MIXED, Latched, Node};
 use std::ops::Bound;
 
-/// Lines of a node that are asked for before it is read.
+/// The lines of a node that are requested before it is read.
 const LINES: usize = NODE_BYTES / crate::suspend::CACHE_LINE;
 
-// SAFETY: `base` is an address in the slab, which is Sync; everything there is atomic.
+// SAFETY: `base` is an address in the slab, which is Sync, and everything there is atomic.
 unsafe impl Send for BTree {}
-// SAFETY: as above.
+// SAFETY: as for Send, everything that is reached through `base` is atomic.
 unsafe impl Sync for BTree {}
 
 /// An ordered index. Dropping it leaves its nodes to the slab; [`Index::clear`] gives them back.
 pub struct BTree {
-    /// The root's id. Changed under the latch of the root that goes.
+    /// The root's id. It changes under the latch of the old root.
     root: AtomicU64,
-    /// Where node 0 would be: the slab never moves, and this spares descents a hop to it.
+    /// The address at which node 0 would be. The slab never moves, and this spares descents a hop to it.
     base: *mut u8,
-    /// All keys have eight bytes.
+    /// Whether all keys have eight bytes.
     fixed8: bool,
-    /// An error for tests.
+    /// A planted error, for tests.
     loses_stamps: bool,
-    /// Most entries of a node.
+    /// The most entries of a node.
     capacity: usize,
     nodes: Arc<Slab>,
 }
 
 impl BTree {
-    /// An empty index whose nodes are blocks of `nodes` ([`NODE_BYTES`] each, and aligned so).
-    /// Where `fixed8`, all keys have exactly eight bytes.
+    /// Makes an empty index whose nodes are blocks of `nodes`, of [`NODE_BYTES`] each and aligned to them. With
+    /// `fixed8`, all keys have exactly eight bytes.
     pub fn new(nodes: Arc<Slab>, fixed8: bool) -> Result<BTree, OutOfMemory> {
         BTree::limited(nodes, fixed8, if fixed8 { CAPACITY_FIXED8 } else { CAPACITY_MIXED })
     }
 
-    /// The same, with at most `capacity` entries in a node.
+    /// Makes an empty index with at most `capacity` entries in a node.
     fn limited(nodes: Arc<Slab>, fixed8: bool, capacity: usize) -> Result<BTree, OutOfMemory> {
         let id = nodes.allocate()?;
         assert!(nodes.at(id) == at(nodes.at(0), id), "the slab's blocks are nodes");
@@ -70,38 +70,38 @@ impl BTree {
         Ok(tree)
     }
 
-    /// The node of this id. Ids come from links of the tree, read inside the present epoch.
+    /// Returns the node of this id. Ids come from links of the tree, read inside the present epoch.
     #[inline(always)]
     fn node(&self, id: u32) -> &Node {
         debug_assert!(id != 0);
-        // SAFETY: a block of the slab, of the size and alignment of a node; a node is atomics only,
-        // so that any bytes are one, and all users of the block access it so.
+        // SAFETY: this is a block of the slab, of the size and alignment of a node. A node consists of atomics only, so
+        // any bytes are one, and all users of the block access it as a node.
         unsafe { &*self.at(id).cast::<Node>() }
     }
 
-    /// A node's address, also good for prefetching.
+    /// Returns a node's address, which may also be prefetched.
     #[inline(always)]
     fn at(&self, id: u32) -> *mut u8 {
         at(self.base, id)
     }
 
-    /// A node is about to be read.
+    /// Reports that a node is about to be read.
     #[inline(always)]
     fn miss<S: Suspend>(&self, id: u32, s: &mut S) -> bool {
         s.miss::<LINES>(self.at(id))
     }
 
-    /// The root's id.
+    /// Returns the root's id.
     #[inline(always)]
     fn root(&self) -> u32 {
-        // Acquire: pairs with the Release in set_root: the root is whole.
+        // Acquire: pairs with the Release in `set_root`: the root is whole.
         self.root.load(Ordering::Acquire) as u32
     }
 
-    /// Makes another node the root. The old one is latched.
+    /// Makes another node the root. The old root is latched.
     fn set_root(&self, old: &Latched<'_>, id: u32) {
         debug_assert!(self.root() == old.id);
-        // Release: pairs with the Acquire in root.
+        // Release: pairs with the Acquire in `root`.
         self.root.store(u64::from(id), Ordering::Release);
     }
 }
@@ -145,8 +145,8 @@ impl Index for BTree {
         self.miss(cursor.node, s)
     }
 
-    // (What is out of line takes and returns the cursor by value, so that a caller that can also be at another
-    // kind of index keeps its own in registers.)
+    // Functions that are out of line take and return the cursor by value. A caller that may also use another kind of
+    // index then keeps its cursor in registers.
     #[inline(always)]
     unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
         let probe;
@@ -187,8 +187,8 @@ impl Index for BTree {
     }
 
     unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64) {
-        // Also where it is latched just now: it may turn out to be as it was. (A node out of the tree may be another by
-        // now, in this tree or not: that is harmless, and rare.)
+        // Raises the stamp also if the node is latched just now, because it may turn out to be unchanged. A node out of
+        // the tree may be another node by now, in this tree or in another. That is harmless, and rare.
         let node = self.node(mark.node);
         if node.head().unlocked() == mark.head {
             node.raise_stamp(stamp);
@@ -200,7 +200,7 @@ impl Index for BTree {
     }
 
     unsafe fn clear(&self, local: &Local) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `clear` asks for, and `clear_all` asks for the same.
         unsafe { self.clear_all(local) };
     }
 

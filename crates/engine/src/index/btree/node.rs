@@ -1,27 +1,27 @@
-//! What a node looks like: one block of the slab, used by the whole folder.
+//! The layout of a node: one block of the slab. The whole folder uses it.
 //!
 //! ```text
 //! head | stamp | next, prev | first, skip | prefix | keys … | values …                     keys of eight bytes
 //! head | stamp | next, prev | first, skip | prefix | keys … | objects … | values … | codes …   keys of any length
 //! ```
 //!
-//! An entry is a key and a value: in a leaf a record's id; in an interior the child that has the keys from this one on,
-//! below the next. (The keys below all of an interior's are in the child `first`.) Entries lie in the order of their
-//! keys, from place 0 to `count - 1`.
+//! An entry is a key and a value. In a leaf the value is a record's id. In an interior it is the child that has the
+//! keys from this key on, below the next key. The keys below all of an interior's keys are in the child `first`.
+//! Entries lie in the order of their keys, from place 0 to `count - 1`.
 //!
-//! `keys[i]` is a *slice*: eight bytes of the key, big-endian, zero-padded. In a tree of eight-byte keys that is all. In
-//! one of any length, slices begin behind the `skip` bytes that all keys of the node have in common, which `prefix`
-//! points to; `codes[i]` says how many bytes there are from there on, and a key that is not whole in its slice, or
-//! that is in a node with a prefix, has all its bytes in an object of its own ([`crate::index::object`]).
+//! `keys[i]` is a *slice*: eight bytes of the key, big-endian, zero-padded. In a tree of eight-byte keys, the slice is
+//! the whole key. In a tree of keys of any length, slices begin behind the `skip` bytes that all keys of the node have
+//! in common, to which `prefix` points. `codes[i]` says how many bytes there are from there on. A key has all its bytes
+//! in an object of its own ([`crate::index::object`]) if it is not whole in its slice, or if its node has a prefix.
 //!
 //! Invariants, for every node that is neither latched nor deleted:
-//! * keys ascend; `count` is at most the tree's capacity;
-//! * all keys begin with the same `skip` bytes; if `skip > 0`, every entry has an object, and `prefix` is one of them;
-//! * an entry without an object has at most eight bytes, and `skip` is 0.
+//! * Keys ascend, and `count` is at most the tree's capacity.
+//! * All keys begin with the same `skip` bytes. If `skip > 0`, every entry has an object, and `prefix` is one of them.
+//! * An entry without an object has at most eight bytes, and `skip` is 0.
 //!
-//! All writes happen under the node's latch ([`Latched`]), but for `prev`, which belongs to the left neighbour's, and the
-//! stamp. Readers take no latch: they read the head, then what they want, then the head again, and throw the result
-//! away if the head is another.
+//! All writes happen under the node's latch ([`Latched`]), with two exceptions: `prev` is written under the left
+//! neighbor's latch, and the stamp without one. Readers take no latch. They read the head, then what they want, then
+//! the head again. They discard the result if the head has changed.
 
 use crate::index::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use crate::index::{object, slice_of};
@@ -30,32 +30,32 @@ use std::cmp::Ordering as Order;
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
-/// Bytes of a node: what the slab's blocks must have. See decision 16.
+/// The bytes of a node. The slab's blocks must have this size. See decision 16.
 pub const NODE_BYTES: usize = 512;
 const HEADER_BYTES: usize = 40;
-/// Entries of a node where keys have eight bytes: a slice and a value each.
+/// The entries of a node if keys have eight bytes: a slice and a value each.
 pub(super) const CAPACITY_FIXED8: usize = (NODE_BYTES - HEADER_BYTES) / (8 + 4);
-/// Entries of a node where keys have any length: a slice, an object, a value and a code each.
+/// The entries of a node if keys have any length: a slice, an object, a value and a code each.
 pub(super) const CAPACITY_MIXED: usize = (NODE_BYTES - HEADER_BYTES) / (8 + 8 + 4 + 1);
 
 /// One block of the node slab.
 #[repr(C, align(512))]
 pub(super) struct Node {
     head: AtomicU64,
-    /// For phantom protection: the last commit of those that have read what this leaf has not.
+    /// For phantom protection: the last commit of a transaction that has found keys absent in this leaf.
     stamp: AtomicU64,
-    /// The right neighbour of a leaf, 0 where there is none.
+    /// The right neighbor of a leaf, or 0 if there is none.
     next: AtomicU32,
-    /// The left neighbour of a leaf, written under that one's latch; 0 where there is none.
+    /// The left neighbor of a leaf, or 0 if there is none. It is written under that neighbor's latch.
     prev: AtomicU32,
-    /// Of an interior, the child left of all keys; of a leaf, a [`Run`].
+    /// Of an interior: the child to the left of all keys. Of a leaf: a [`Run`].
     first: AtomicU32,
     skip: AtomicU32,
     prefix: AtomicPtr<u8>,
     body: Body,
 }
 
-/// What a tree's nodes have depends on the tree, and never changes.
+/// The keys and values of a node. The tree decides which form they have, and never changes it.
 union Body {
     fixed8: ManuallyDrop<Fixed8>,
     mixed: ManuallyDrop<Mixed>,
@@ -75,13 +75,13 @@ struct Mixed {
     codes: [AtomicU8; CAPACITY_MIXED],
 }
 
-// The weak memory checker's atomics are larger: no node is made there.
+// The weak memory checker's atomics are larger. No node is made there.
 #[cfg(not(braid_loom))]
 const _: () = assert!(size_of::<Node>() == NODE_BYTES);
 #[cfg(not(braid_loom))]
 const _: () = assert!(std::mem::offset_of!(Node, body) == HEADER_BYTES);
 
-/// Codes: 0 to 8 is a key of that many bytes from its slice on; this is a longer one.
+/// The code of a longer key. Codes 0 to 8 mean a key of that many bytes from its slice on.
 pub(super) const LONG: u8 = 9;
 
 /// A node's first word.
@@ -90,7 +90,7 @@ pub(super) struct Head(pub(super) u64);
 
 impl Head {
     const LOCKED: u64 = 1;
-    /// Out of the tree.
+    /// The node is out of the tree.
     pub(super) const DELETED: u64 = 2;
     const LEVEL_SHIFT: u32 = 8;
     const COUNT_SHIFT: u32 = 16;
@@ -100,21 +100,21 @@ impl Head {
     pub(super) fn has(self, flag: u64) -> bool {
         self.0 & flag != 0
     }
-    /// But for the latch.
+    /// Returns the head without the latch.
     pub(super) fn unlocked(self) -> u64 {
         self.0 & !Head::LOCKED
     }
-    /// It is being changed, or out of the tree.
+    /// Returns whether the node is being changed, or out of the tree.
     #[inline(always)]
     pub(super) fn is_unstable(self) -> bool {
         self.has(Head::LOCKED | Head::DELETED)
     }
-    /// 0 for a leaf.
+    /// Returns the level, which is 0 for a leaf.
     #[inline(always)]
     pub(super) fn level(self) -> u8 {
         (self.0 >> Head::LEVEL_SHIFT) as u8
     }
-    /// Entries.
+    /// Returns the number of entries.
     #[inline(always)]
     pub(super) fn count(self) -> usize {
         (self.0 >> Head::COUNT_SHIFT & 0xffff) as usize
@@ -125,7 +125,7 @@ impl Head {
     }
 }
 
-/// What is in one place of a node.
+/// The contents of one place of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) slice: u64,
@@ -138,37 +138,38 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) const NONE: Entry = Entry { slice: 0, code: 0, value: 0, object: null_mut() };
 
-    /// The entry of a key in a node of this `skip`. Without an object it has to be a short one, and `skip` 0.
+    /// Makes the entry of a key in a node of this `skip`. Without an object, the key must be short and `skip` must be
+    /// 0.
     pub(super) fn new(key: &[u8], skip: usize, value: u32, object: *mut u8) -> Entry {
         debug_assert!(!object.is_null() || skip == 0 && key.len() <= 8);
         let rest = &key[skip..];
         Entry { slice: slice_of(rest), code: rest.len().min(usize::from(LONG)) as u8, value, object }
     }
 
-    /// All bytes of the key, in a node whose `skip` is 0 if there is no object.
+    /// Returns all bytes of the key. If there is no object, the entry must be in a node whose `skip` is 0.
     ///
     /// # Safety
-    /// The object is one that the epoch keeps for as long as the result is used.
+    /// The epoch keeps the object as long as the result is used.
     pub(super) unsafe fn key<'k>(&self, short: &'k mut [u8; 8]) -> &'k [u8] {
         if self.object.is_null() {
             *short = self.slice.to_be_bytes();
             return &short[..usize::from(self.code).min(8)];
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the epoch keeps the object.
         unsafe { object::bytes(self.object) }
     }
 }
 
-/// Whether insertions into a leaf have come in ascending order: in the lowest byte how many in a row, then the place of
-/// the last one.
+/// A record of whether insertions into a leaf have come in ascending order. The lowest byte has the number of such
+/// insertions in a row; the place of the last one is above it.
 #[derive(Clone, Copy)]
 pub(super) struct Run(u32);
 
 impl Run {
-    /// So many in a row are taken for a run that goes on: of random keys few have that.
+    /// The number of insertions in a row that is taken for a run that continues. Few random keys reach it.
     const LONG: u32 = 2;
 
-    /// Whether a key that would come to `place` goes on with a run.
+    /// Returns whether a key that would come to `place` continues a run.
     pub(super) fn leads_to(self, place: usize) -> bool {
         self.0 & 0xff >= Run::LONG && (self.0 >> 8) as usize + 1 == place
     }
@@ -184,38 +185,39 @@ impl Run {
 impl Node {
     #[inline(always)]
     pub(super) fn head(&self) -> Head {
-        // Acquire: pairs with the Release in Latched::drop.
+        // Acquire: pairs with the Release in `Latched::drop`.
         Head(self.head.load(Ordering::Acquire))
     }
 
-    /// Whether what was read since `head` is what the node held then.
+    /// Returns whether everything read since `head` is what the node held then.
     #[inline(always)]
     pub(super) fn is_still(&self, head: Head) -> bool {
-        // The fence pairs with the Release fence in Latched::try_lock: having read a word written after
-        // that, we see the head of that time or a later one.
+        // The fence pairs with the Release fence in `Latched::try_lock`. If we have read a word written after it, we
+        // see the head of that time or a later one.
         fence(Ordering::Acquire);
         self.head.load(Ordering::Relaxed) == head.0
     }
 
     #[inline(always)]
     fn fixed8(&self) -> &Fixed8 {
-        // SAFETY: atomics, for which any bytes will do; what is in them is the tree's business.
+        // SAFETY: the body consists of atomics, for which any bytes are valid. The tree knows what is in them.
         unsafe { &self.body.fixed8 }
     }
 
     #[inline(always)]
     fn mixed(&self) -> &Mixed {
-        // SAFETY: as above. (Pointers are used only in trees that have written them.)
+        // SAFETY: the body consists of atomics, for which any bytes are valid. Pointers are used only in trees that
+        // have written them.
         unsafe { &self.body.mixed }
     }
 
-    /// The slice in a place. (Both bodies begin with them.)
+    /// Returns the slice in a place. Both bodies begin with the slices.
     #[inline(always)]
     pub(super) fn slice(&self, place: usize) -> u64 {
         self.fixed8().keys[place].load(Ordering::Relaxed)
     }
 
-    /// The value in a place.
+    /// Returns the value in a place.
     #[inline(always)]
     pub(super) fn value(&self, is_fixed8: bool, place: usize) -> u32 {
         match is_fixed8 {
@@ -224,7 +226,7 @@ impl Node {
         }
     }
 
-    /// The child for the keys from number `place - 1` on, below number `place`.
+    /// Returns the child for the keys from number `place - 1` on, below number `place`.
     #[inline(always)]
     pub(super) fn child(&self, is_fixed8: bool, place: usize) -> u32 {
         match place.checked_sub(1) {
@@ -247,28 +249,28 @@ impl Node {
         }
     }
 
-    /// The object of a key of a tree of any length, or null. It may be read if the head from before was that of
-    /// the same epoch: what a place has held since then is kept.
+    /// Returns the object of a key of a tree of any length, or null. It may be read if the node's head was read before,
+    /// in the same epoch: the epoch keeps everything that a place has held since then.
     #[inline(always)]
     pub(super) fn object(&self, place: usize) -> *mut u8 {
-        // Acquire: pairs with the Release in set_entry: the object is whole.
+        // Acquire: pairs with the Release in `set_entry`: the object is whole.
         self.mixed().objects[place].load(Ordering::Acquire)
     }
 
-    /// How many bytes all keys of the node have in common.
+    /// Returns how many bytes all keys of the node have in common.
     #[inline(always)]
     pub(super) fn skip(&self) -> usize {
         self.skip.load(Ordering::Relaxed) as usize
     }
 
-    /// Where these bytes are; null where there are none.
+    /// Returns an object that begins with these bytes, or null if there are none.
     #[inline(always)]
     pub(super) fn prefix(&self) -> *mut u8 {
-        // Acquire: pairs with the Release in set_prefix: the object is whole.
+        // Acquire: pairs with the Release in `set_prefix`: the object is whole.
         self.prefix.load(Ordering::Acquire)
     }
 
-    /// How many of the first `count` slices come before the first one that is not `left`, by halves.
+    /// Returns how many of the first `count` slices precede the first one that is not `left`, by halving.
     #[inline(always)]
     fn partition(&self, count: usize, left: impl Fn(u64) -> bool) -> usize {
         let (mut base, mut len) = (0, count);
@@ -280,19 +282,19 @@ impl Node {
         base + usize::from(len == 1 && left(self.slice(base)))
     }
 
-    /// How many of the first `count` slices are less than this one.
+    /// Returns how many of the first `count` slices are less than this one.
     #[inline(always)]
     pub(super) fn below(&self, count: usize, slice: u64) -> usize {
         self.partition(count, |key| key < slice)
     }
 
-    /// How many of the first `count` slices are at most this one.
+    /// Returns how many of the first `count` slices are at most this one.
     #[inline(always)]
     pub(super) fn up_to(&self, count: usize, slice: u64) -> usize {
         self.partition(count, |key| key <= slice)
     }
 
-    /// Where a key is among the first `count`, or else would be; in a tree of any length.
+    /// Returns the place of a key among the first `count`, or the place at which it would be. For a tree of any length.
     pub(super) fn locate(&self, count: usize, key: &[u8]) -> Result<usize, usize> {
         let skip = self.skip();
         if skip > 0 {
@@ -320,19 +322,19 @@ impl Node {
         Err(from)
     }
 
-    /// How a key compares with the keys of the node, as far as their prefix tells.
+    /// Compares a key with the keys of the node, if their prefix decides.
     fn compare_prefix(&self, key: &[u8], skip: usize) -> Order {
         let prefix = self.prefix();
         if prefix.is_null() {
             return Order::Equal; // the node is being changed: the caller will see that
         }
-        // SAFETY: an object that was in the node when its head was read, or later, inside this epoch.
+        // SAFETY: the object was in the node when its head was read, or later, inside this epoch, which keeps it.
         let prefix = unsafe { object::bytes(prefix) };
         let prefix = prefix.get(..skip).unwrap_or(prefix);
         key[..key.len().min(skip)].cmp(prefix)
     }
 
-    /// How the key in a place compares with one that has the same slice, and these bytes from there on.
+    /// Compares the key in a place with a key of the same slice that has the bytes `rest` from there on.
     fn compare_rest(&self, place: usize, rest: &[u8], skip: usize) -> Order {
         let code = self.mixed().codes[place].load(Ordering::Relaxed);
         let sought = rest.len().min(usize::from(LONG)) as u8;
@@ -340,20 +342,20 @@ impl Node {
         if code != LONG || sought != LONG || object.is_null() {
             return code.cmp(&sought);
         }
-        // SAFETY: as in compare_prefix.
+        // SAFETY: the object was in the node when its head was read, or later, inside this epoch, which keeps it.
         let bytes = unsafe { object::bytes(object) };
         bytes.get(skip + 8..).unwrap_or(&[]).cmp(&rest[8..])
     }
 
-    /// The right neighbour of a leaf, 0 where there is none.
+    /// Returns the right neighbor of a leaf, or 0 if there is none.
     pub(super) fn next(&self) -> u32 {
-        // Acquire: pairs with the Release in set_next: the new neighbour is whole.
+        // Acquire: pairs with the Release in `set_next`: the new neighbor is whole.
         self.next.load(Ordering::Acquire)
     }
 
-    /// The left neighbour of a leaf, or lately so; 0 where there is none.
+    /// Returns the left neighbor of a leaf, or a recent one; 0 if there is none.
     pub(super) fn prev(&self) -> u32 {
-        // Acquire: pairs with the Release in set_prev: the new neighbour is whole.
+        // Acquire: pairs with the Release in `set_prev`: the new neighbor is whole.
         self.prev.load(Ordering::Acquire)
     }
 
@@ -367,11 +369,11 @@ impl Node {
         }
     }
 
-    /// Takes over the stamp of a leaf, if it is greater. This one, latched or unpublished, takes keys or a range from
-    /// that one, which is latched: so readers find it changed.
+    /// Takes over the stamp of `from`, if it is greater. This leaf is latched or unpublished, and takes keys or a range
+    /// from `from`, which is latched, so readers find it changed.
     pub(super) fn carry_stamp(&self, from: &Latched<'_>) {
-        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or the thread that
-        // raised it sees the latch.
+        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either this thread sees the stamp, or the
+        // thread that raised it sees the latch.
         fence(Ordering::SeqCst);
         self.raise_stamp(from.node.stamp());
     }
@@ -395,12 +397,12 @@ impl Node {
     }
 
     pub(super) fn set_next(&self, next: u32) {
-        // Release: pairs with the Acquire in next.
+        // Release: pairs with the Acquire in `next`.
         self.next.store(next, Ordering::Release);
     }
 
     pub(super) fn set_prev(&self, prev: u32) {
-        // Release: pairs with the Acquire in prev.
+        // Release: pairs with the Acquire in `prev`.
         self.prev.store(prev, Ordering::Release);
     }
 
@@ -409,7 +411,7 @@ impl Node {
         self.set_value(is_fixed8, place, entry.value);
         if !is_fixed8 {
             self.mixed().codes[place].store(entry.code, Ordering::Relaxed);
-            // Release: pairs with the Acquire in object.
+            // Release: pairs with the Acquire in `object`.
             self.mixed().objects[place].store(entry.object, Ordering::Release);
         }
     }
@@ -417,17 +419,17 @@ impl Node {
     fn set_prefix(&self, skip: usize, prefix: *mut u8) {
         debug_assert!(skip == 0 || !prefix.is_null());
         self.skip.store(skip as u32, Ordering::Relaxed);
-        // Release: pairs with the Acquire in prefix.
+        // Release: pairs with the Acquire in `prefix`.
         self.prefix.store(prefix, Ordering::Release);
     }
 
-    /// Lets slices begin behind `skip` bytes, which all keys have in common.
+    /// Makes slices begin behind `skip` bytes, which all keys have in common.
     fn slice_behind(&self, count: usize, skip: usize) {
         for place in 0..count {
             let entry = self.entry(false, place);
             debug_assert!(!entry.object.is_null() || skip == 0 && self.skip() == 0);
             if !entry.object.is_null() {
-                // SAFETY: the entry's own, which the latch keeps.
+                // SAFETY: the object is the entry's own, and the latch keeps it.
                 let key = unsafe { object::bytes(entry.object) };
                 self.set_entry(false, place, &Entry::new(key, skip, entry.value, entry.object));
             }
@@ -435,12 +437,12 @@ impl Node {
         self.set_prefix(skip, if skip > 0 { self.object(0) } else { null_mut() });
     }
 
-    /// Takes over what slices begin behind, for entries that come from another node.
+    /// Takes over the prefix of another node, for entries that come from there.
     pub(super) fn copy_prefix(&self, from: &Node) {
         self.set_prefix(from.skip(), from.prefix());
     }
 
-    /// Lets slices begin as far behind as can be.
+    /// Makes slices begin as far behind as possible.
     pub(super) fn tighten(&self, is_fixed8: bool, count: usize) {
         if is_fixed8 {
             return;
@@ -448,7 +450,7 @@ impl Node {
         let skip = if count < 2 || (0..count).any(|place| self.object(place).is_null()) {
             0
         } else {
-            // SAFETY: the entries' own, which the latch keeps.
+            // SAFETY: the objects are the entries' own, and the latch keeps them.
             let (first, last) =
                 unsafe { (object::bytes(self.object(0)), object::bytes(self.object(count - 1))) };
             common(first, last)
@@ -456,7 +458,7 @@ impl Node {
         self.slice_behind(count, skip);
     }
 
-    /// Makes this unpublished node an empty one of `level`, and returns its head.
+    /// Makes this unpublished node an empty node of `level`, and returns its head.
     pub(super) fn clear(&self, level: u8) -> Head {
         let version = Head(self.head.load(Ordering::Relaxed)).0 & !(Head::VERSION - 1);
         self.stamp.store(0, Ordering::Relaxed);
@@ -475,7 +477,7 @@ impl Node {
         self.head.store(head.0, Ordering::Relaxed);
     }
 
-    /// Makes these the entries of a node that nobody reads now, whose head is to be `head`.
+    /// Makes these the entries of a node that no thread reads now. `head` is the head that the node will have.
     pub(super) fn fill(&self, is_fixed8: bool, head: &mut Head, entries: impl Iterator<Item = Entry>) {
         let mut count = 0;
         for entry in entries {
@@ -486,34 +488,35 @@ impl Node {
     }
 }
 
-/// How many bytes two keys begin with in common.
+/// Returns how many bytes two keys have in common at their beginnings.
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// A node under its latch, released when dropped. Nobody waits for a latch while holding another, and none is held
-/// across a suspension.
+/// A node under its latch, which is released when this is dropped. No thread waits for a latch while it holds another,
+/// and no latch is held across a suspension.
 pub(super) struct Latched<'a> {
     pub(super) node: &'a Node,
     pub(super) id: u32,
-    /// What the head will be when the latch goes: unless [`change`](Self::change) is called, what it was.
+    /// The head that the node will have when the latch is released. It is the old head unless [`change`](Self::change)
+    /// is called.
     pub(super) head: Head,
 }
 
 impl<'a> Latched<'a> {
     /// Takes the latch if it is free.
     pub(super) fn try_lock(node: &'a Node, id: u32) -> Option<Latched<'a>> {
-        // Acquire: pairs with the Release in drop.
+        // Acquire: pairs with the Release in `drop`.
         let head = Head(node.head.fetch_or(Head::LOCKED, Ordering::Acquire));
         if head.has(Head::LOCKED) {
             return None;
         }
-        // The fence pairs with the one in is_still.
+        // The fence pairs with the one in `is_still`.
         fence(Ordering::Release);
         Some(Latched { node, id, head })
     }
 
-    /// Takes the latch if it is free and the node is as it was under this head.
+    /// Takes the latch if it is free and the node still has this head.
     pub(super) fn try_lock_as(node: &'a Node, id: u32, head: Head) -> Option<Latched<'a>> {
         if node.head() != head {
             return None;
@@ -521,7 +524,7 @@ impl<'a> Latched<'a> {
         Latched::try_lock(node, id).filter(|latched| latched.head == head)
     }
 
-    /// Takes the latch, waiting for its holder.
+    /// Waits for the holder of the latch, if there is one, and takes the latch.
     pub(super) fn lock(node: &'a Node, id: u32) -> Latched<'a> {
         let mut backoff = Backoff::new();
         loop {
@@ -534,12 +537,12 @@ impl<'a> Latched<'a> {
         }
     }
 
-    /// What follows changes the node: readers that have read it will see that.
+    /// Announces a change of the node: readers that have read it will see that it has changed.
     pub(super) fn change(&mut self) {
         self.head.0 = self.head.0.wrapping_add(Head::VERSION);
     }
 
-    /// The node is out of the tree.
+    /// Marks the node as out of the tree.
     pub(super) fn delete(&mut self) {
         self.change();
         self.head.0 |= Head::DELETED;
@@ -563,7 +566,7 @@ impl<'a> Latched<'a> {
         }
     }
 
-    /// Takes an entry out, and returns it. Its object is the caller's.
+    /// Removes an entry, and returns it. Its object belongs to the caller.
     pub(super) fn remove(&mut self, is_fixed8: bool, place: usize) -> Entry {
         let (node, count) = (self.node, self.count());
         let entry = node.entry(is_fixed8, place);
@@ -581,14 +584,14 @@ impl<'a> Latched<'a> {
         entry
     }
 
-    /// Prepares the node for an entry with this key, which may have no object: returns what its `skip` is then.
+    /// Prepares the node for an entry with this key, which may have no object. Returns the node's `skip` for it.
     pub(super) fn fit(&mut self, key: &[u8], has_object: bool) -> usize {
         let (node, skip) = (self.node, self.node.skip());
         if skip == 0 {
             return 0;
         }
         let fits = match has_object {
-            // SAFETY: the prefix is that of an entry, which the latch keeps.
+            // SAFETY: the prefix is the object of an entry, which the latch keeps.
             true => common(key, &unsafe { object::bytes(node.prefix()) }[..skip]),
             false => 0,
         };
@@ -599,7 +602,7 @@ impl<'a> Latched<'a> {
         fits
     }
 
-    /// Cuts off what the node has from place `count` on, which is elsewhere now.
+    /// Cuts off the entries from place `count` on, which are elsewhere now.
     pub(super) fn truncate(&mut self, is_fixed8: bool, count: usize) {
         self.change();
         self.head.set_count(count);
@@ -610,7 +613,7 @@ impl<'a> Latched<'a> {
 impl Drop for Latched<'_> {
     fn drop(&mut self) {
         debug_assert!(!self.head.has(Head::LOCKED));
-        // Release: pairs with the Acquire in head and try_lock.
+        // Release: pairs with the Acquire in `head` and `try_lock`.
         self.node.head.store(self.head.0, Ordering::Release);
     }
 }

@@ -1,12 +1,13 @@
-//! Removal of keys, and of the nodes that it empties: a leaf goes when it has no key left (free-at-empty: Johnson,
-//! Shasha, B-trees with inserts and deletes: why free-at-empty is better than merge-at-half, JCSS 1993), an interior when
-//! it has one child left, which goes to its neighbour.
+//! Removal of keys, and of the nodes that it empties. A leaf is removed when it has no key left (free-at-empty:
+//! Johnson, Shasha, B-trees with inserts and deletes: why free-at-empty is better than merge-at-half, JCSS 1993). An
+//! interior is removed when it has one child left, which goes to the interior's neighbor.
 //!
-//! An empty leaf's range goes to its left sibling. Where it is its parent's first child, it takes over the content of
-//! its right sibling, which goes instead: so only siblings are touched, and a leaf's lower bound never changes.
+//! An empty leaf's range goes to its left sibling. If the leaf is its parent's first child, it takes over the content
+//! of its right sibling instead, which is removed. Only siblings are therefore touched, and a leaf's lower bound never
+//! changes.
 //!
-//! [`BTree::tidy`] goes down a key's path and mends one thing at a time, from the top: each time it latches the parent
-//! and two neighbours, each only if it is free, and begins anew where one is not.
+//! [`BTree::tidy`] goes down a key's path and mends one thing at a time, from the top. Each time it latches the parent
+//! and two neighbors, each only if it is free. If one is not free, it begins anew.
 
 use super::BTree;
 use super::node::{Entry, Head, Latched};
@@ -20,21 +21,21 @@ use crate::sync::Backoff;
 struct Reached {
     id: u32,
     head: Head,
-    /// Which child of the node above.
+    /// The number of the node among the children of the node above.
     place: usize,
 }
 
-/// What an attempt to mend something came to.
+/// The outcome of an attempt to mend something.
 enum Mended {
     Done,
-    /// Somebody else is there.
+    /// Another thread is there.
     Busy,
-    /// The neighbour is full.
+    /// The neighbor is full.
     Stays,
 }
 
 impl BTree {
-    /// Removes the key if it maps to `rid`; returns true if it did.
+    /// Removes the key if it maps to `rid`, and returns true if it did.
     pub(super) fn remove_key(&self, local: &Local, key: &Key, rid: u32) -> bool {
         let mut c = self.begin(false);
         loop {
@@ -64,7 +65,7 @@ impl BTree {
         }
     }
 
-    /// Takes out what has become needless on the key's path.
+    /// Removes everything needless on the key's path.
     #[cold]
     fn tidy(&self, local: &Local, key: &Key) {
         let mut backoff = Backoff::new();
@@ -78,7 +79,7 @@ impl BTree {
         }
     }
 
-    /// The nodes on the key's path, the root first.
+    /// Returns the nodes on the key's path, the root first.
     fn path(&self, key: &Key, backoff: &mut Backoff) -> Vec<Reached> {
         'root: loop {
             let (mut path, mut id, mut place): (Vec<Reached>, _, _) = (vec![], self.root(), 0);
@@ -108,7 +109,7 @@ impl BTree {
         }
     }
 
-    /// Mends the uppermost of what can be mended on a path.
+    /// Mends the uppermost node of a path that can be mended.
     fn mend_path(&self, local: &Local, path: &[Reached]) -> Mended {
         let is_needless = |node: &Reached| node.head.count() == 0;
         if path.len() > 1 && is_needless(&path[0]) {
@@ -123,7 +124,7 @@ impl BTree {
         Mended::Stays
     }
 
-    /// The only child of the root becomes the root.
+    /// Makes the only child of the root the root.
     fn lower_root(&self, local: &Local, root: &Reached) -> Mended {
         let Some(mut old) = self.try_latch(root) else { return Mended::Busy };
         if self.root() != old.id {
@@ -135,7 +136,7 @@ impl BTree {
         Mended::Done
     }
 
-    /// Takes a node out that has no entry: a leaf without keys, or an interior with one child, which goes to a sibling.
+    /// Removes a node without an entry: a leaf without keys, or an interior with one child, which goes to a sibling.
     fn unlink(&self, local: &Local, parent: &Reached, gone: &Reached) -> Mended {
         let Some(parent) = self.try_latch(parent) else { return Mended::Busy };
         let place = gone.place;
@@ -162,7 +163,7 @@ impl BTree {
         self.merge(local, parent, place.max(1) - 1, left, right)
     }
 
-    /// Moves all that `right` has to `left`, of which one has no entry. The separator between them is in `place` of
+    /// Moves everything in `right` to `left`. One of the two has no entry. The separator between them is in `place` of
     /// their parent.
     fn merge(
         &self,
@@ -188,7 +189,7 @@ impl BTree {
         for at in 0..right.count() {
             self.append(&mut left, &right.node.entry(self.fixed8, at));
         }
-        left.change(); // also where it has no more than before: its range is another
+        left.change(); // also if it has no more than before: its range is another
         drop(parent);
         self.retire(local, right);
         Mended::Done
@@ -203,14 +204,14 @@ impl BTree {
             return node.insert(true, count, entry);
         }
         let mut short = [0; 8];
-        // SAFETY: an entry that a latch keeps, or that was taken out under one in this epoch.
+        // SAFETY: a latch keeps the entry, or it was taken out under a latch in this epoch.
         let key = unsafe { entry.key(&mut short) };
         let skip = node.fit(key, !entry.object.is_null());
         let count = node.count();
         node.insert(false, count, &Entry::new(key, skip, entry.value, entry.object));
     }
 
-    /// `left`, a leaf, covers the range of its right neighbour, which is out of the tree from now on.
+    /// Extends `left`, a leaf, to the range of its right neighbor, which is out of the tree from now on.
     fn link_past(&self, left: &Latched<'_>, right: &Latched<'_>) {
         debug_assert!(left.node.next() == right.id);
         let beyond = right.node.next();
@@ -221,24 +222,24 @@ impl BTree {
         left.node.carry_stamp(right);
     }
 
-    /// The latch of a node, if it is free and the node is as it was reached.
+    /// Takes the latch of a node, if it is free and the node is unchanged since it was reached.
     fn try_latch(&self, reached: &Reached) -> Option<Latched<'_>> {
         Latched::try_lock_as(self.node(reached.id), reached.id, reached.head)
     }
 
-    /// Gives a deleted node back when nobody can be there any more.
+    /// Retires a deleted node: it is freed when no operation can be there any more.
     fn retire(&self, local: &Local, gone: Latched<'_>) {
         debug_assert!(gone.head.has(Head::DELETED));
         let id = gone.id;
         drop(gone);
-        // SAFETY: unlinked, so that no operation that starts from now on gets there.
+        // SAFETY: the node is unlinked, so no operation that starts from now on gets there.
         unsafe { nodes::retire(local, &self.nodes, id) };
     }
 
-    /// Gives all nodes and keys back when nobody can be reading them any more.
+    /// Retires all nodes and keys: they are freed when no operation can be reading them any more.
     ///
     /// # Safety
-    /// As [`clear`](crate::index::Index::clear).
+    /// As for [`clear`](crate::index::Index::clear).
     pub(super) unsafe fn clear_all(&self, local: &Local) {
         let mut ids = vec![self.root()];
         while let Some(id) = ids.pop() {
@@ -248,16 +249,16 @@ impl BTree {
                 ids.extend((0..=head.count()).map(|place| node.child(self.fixed8, place)));
             }
             (0..head.count()).for_each(|place| retire_key(local, &node.entry(self.fixed8, place)));
-            // SAFETY: nobody starts any more.
+            // SAFETY: the caller has promised that no operation starts from now on.
             unsafe { nodes::retire(local, &self.nodes, id) };
         }
     }
 }
 
-/// Gives the object of a key that is in no node any more back when nobody can be reading it.
+/// Retires the object of a key that is no longer in any node: it is freed when no operation can be reading it.
 fn retire_key(local: &Local, entry: &Entry) {
     if !entry.object.is_null() {
-        // SAFETY: out of its node, where readers find another version.
+        // SAFETY: the entry is out of its node, and readers that find the node from now on find another version.
         unsafe { object::retire(local, entry.object) };
     }
 }

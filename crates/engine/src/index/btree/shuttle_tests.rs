@@ -22,28 +22,28 @@ fn losing_stamps(memory: &Arc<Memory>) -> BTree {
     tree
 }
 
-/// Full leaves of 0, 10, 20; 30, 40, 50; …, and one more with the last key.
+/// Makes full leaves of 0, 10, 20; 30, 40, 50; …, and one with the last key too.
 fn leaves(count: u64) -> Vec<Act> {
     inserts((0..3 * count + 1).map(|n| n * 10))
 }
 
 #[test]
 fn split_meets_lookup_and_walk() {
-    // A leaf splits, and with it the root, while its keys are looked up and walked.
+    // Proves that a leaf, and with it the root, may split while its keys are looked up and walked.
     let before = inserts((0..4).map(|n| n * 10));
     check(of_eight, before, vec![inserts(15..16), vec![Act::Look, Act::Walk(true), Act::Walk(false)]]);
 }
 
 #[test]
 fn split_meets_split() {
-    // Two threads fill and split the same leaves and their parents.
+    // Proves that two threads may fill and split the same leaves and their parents.
     check(of_eight, leaves(1), vec![inserts(11..14), inserts(15..18), vec![Act::Look]]);
     check(of_eight, leaves(4), vec![inserts(31..33), inserts(5..7), vec![Act::Walk(true)]]);
 }
 
 #[test]
 fn removal_meets_lookup_and_walk() {
-    // The first, a middle, or the last leaf goes while its neighbours are looked up and walked.
+    // Proves that the first, a middle, or the last leaf may be removed while its neighbors are looked up and walked.
     for first in [0, 3, 6] {
         let mut before = leaves(3);
         before.extend(removes((first..first + 2).map(|n| n * 10)));
@@ -55,7 +55,7 @@ fn removal_meets_lookup_and_walk() {
 
 #[test]
 fn removal_meets_insertion() {
-    // The first or a middle leaf goes while others insert into it.
+    // Proves that the first or a middle leaf may be removed while others insert into it.
     for first in [0, 3] {
         let mut before = leaves(3);
         before.extend(removes((first..first + 2).map(|n| n * 10)));
@@ -67,7 +67,7 @@ fn removal_meets_insertion() {
 
 #[test]
 fn removal_meets_split() {
-    // The first or a middle leaf goes while its neighbours split.
+    // Proves that the first or a middle leaf may be removed while its neighbors split.
     for first in [0, 3] {
         let mut before = leaves(3);
         before.extend(removes((first..first + 2).map(|n| n * 10)));
@@ -80,7 +80,7 @@ fn removal_meets_split() {
 
 #[test]
 fn removal_meets_removal() {
-    // Neighbouring leaves go at once, with their parents, until the root is a leaf again.
+    // Proves that neighboring leaves may be removed at once, with their parents, until the root is a leaf again.
     let before = leaves(5);
     let threads = vec![removes((0..8).map(|n| n * 10)), removes((8..15).map(|n| n * 10)), vec![Act::Look]];
     check(of_eight, before, threads);
@@ -88,7 +88,7 @@ fn removal_meets_removal() {
 
 #[test]
 fn prefixes_come_and_go() {
-    // Keys that share a prefix, and one that does not, come and go while they are looked up and walked.
+    // Proves that keys that share a prefix, and one that does not, may come and go while they are looked up and walked.
     let insert = |text: &str| Act::Insert(text.as_bytes().to_vec());
     let remove = |text: &str| Act::Remove(text.as_bytes().to_vec());
     let shared = ["prefix 1, one", "prefix 1, two", "prefix 1, six", "prefix 1, ten", "prefix 1, nine"];
@@ -100,7 +100,7 @@ fn prefixes_come_and_go() {
 
 #[test]
 fn stamps_go_along() {
-    // A stamp that is left while leaves split or go is found for every key afterwards.
+    // Proves that a stamp left while leaves split or are removed is found for every key afterwards.
     let keys: Vec<Vec<u8>> = (0..14).map(|n| key(n * 5)).collect();
     check_stamps(of_eight, leaves(2), inserts(31..34), keys.clone());
     for first in [0, 3] {
@@ -112,6 +112,6 @@ fn stamps_go_along() {
 #[test]
 #[should_panic(expected = "the stamp is lost")]
 fn planted_lost_stamp() {
-    // The model notices a split that leaves the stamp behind.
+    // Proves that the model notices a split that leaves the stamp behind.
     check_stamps(losing_stamps, leaves(2), inserts(31..34), (0..14).map(|n| key(n * 5)).collect());
 }

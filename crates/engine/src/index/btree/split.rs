@@ -1,5 +1,5 @@
-//! Splitting full nodes, from the top down: of a key's path every full node is split, each while its parent is latched
-//! and has room. Two latches are held at most, the second one only if it is free.
+//! Splits full nodes, from the top down. Every full node on a key's path is split, each while its parent is latched and
+//! has room. At most two latches are held, and the second one is taken only if it is free.
 
 use super::BTree;
 use super::node::{Entry, Head, Latched, common};
@@ -10,29 +10,29 @@ use crate::memory::OutOfMemory;
 use crate::sync::Backoff;
 use std::ptr::null_mut;
 
-/// A node on a key's path that is full, and how it was reached.
+/// A full node on a key's path, and how it was reached.
 struct Full {
     id: u32,
     head: Head,
-    /// 0: it is the root.
+    /// 0 means that the node is the root.
     parent: u32,
     parent_head: Head,
 }
 
 impl BTree {
-    /// Makes room for one more key in the key's leaf, and in all that is above it.
+    /// Makes room for one more key in the key's leaf, and in all nodes above it.
     #[cold]
     pub(super) fn make_room(&self, local: &Local, key: &Key, ascends: bool) -> Result<(), OutOfMemory> {
         let mut backoff = Backoff::new();
         while let Some(full) = self.first_full(key, &mut backoff) {
             if !self.try_split(local, &full, key, ascends)? {
-                backoff.wait(); // somebody else is there
+                backoff.wait(); // another thread is there
             }
         }
         Ok(())
     }
 
-    /// The uppermost full node on the key's path.
+    /// Returns the uppermost full node on the key's path.
     fn first_full(&self, key: &Key, backoff: &mut Backoff) -> Option<Full> {
         'root: loop {
             let (mut id, mut parent, mut parent_head) = (self.root(), 0, Head(0));
@@ -60,7 +60,7 @@ impl BTree {
         }
     }
 
-    /// Splits a full node. Returns false if it or its parent is not as it was, or latched.
+    /// Splits a full node. Returns false if the node or its parent has changed or is latched.
     fn try_split(&self, local: &Local, full: &Full, key: &Key, ascends: bool) -> Result<bool, OutOfMemory> {
         let mut parent = None;
         if full.parent != 0 {
@@ -91,7 +91,7 @@ impl BTree {
         let mut spares = Spares::reserve(&self.nodes, 1 + usize::from(parent.is_none()))?;
         let cut = self.cut(&left, key, ascends);
         let has_prefix = parent.as_ref().is_some_and(|parent| parent.node.skip() > 0);
-        // The last thing that can fail.
+        // This is the last thing that can fail.
         let separator = match left.head.level() {
             0 => self.separate(local, &left, cut, has_prefix)?,
             _ => left.node.entry(self.fixed8, cut),
@@ -106,15 +106,15 @@ impl BTree {
         Ok(())
     }
 
-    /// Where to cut a full node: the entries from there on move to the right, but that of an interior, which moves up.
-    /// Ascending insertion leaves full nodes behind: at the end of a tree, and where a run of keys is known or seen to
-    /// ascend, which sheds the keys that it is about to pass.
+    /// Returns where to cut a full node. The entries from there on move to the right; the first of them, in an
+    /// interior, moves up instead. Ascending insertions leave full nodes behind: nodes at the end of a tree, and nodes
+    /// of a run of keys that is known or seen to ascend. Such a run sheds the keys that it is about to pass.
     fn cut(&self, node: &Latched<'_>, key: &Key, ascends: bool) -> usize {
         let count = node.count();
         let (Ok(place) | Err(place)) = self.place_of(node.node, node.head, key);
         let middle = count / 2;
         if node.head.level() > 0 {
-            // (Two children at least, on both sides.)
+            // Both sides get at least two children.
             return if place == count { count - 2 } else { middle };
         }
         let ends = place == count;
@@ -127,7 +127,7 @@ impl BTree {
         }
     }
 
-    /// The shortest key that is greater than those below `cut` in a leaf, and not greater than the others.
+    /// Makes the shortest key that is greater than the keys below `cut` in a leaf, and not greater than the others.
     fn separate(
         &self,
         local: &Local,
@@ -141,7 +141,7 @@ impl BTree {
         }
         let (below, above) = (leaf.node.entry(false, cut - 1), leaf.node.entry(false, cut));
         let (mut short, mut short_below) = ([0; 8], [0; 8]);
-        // SAFETY: the leaf's own, which the latch keeps.
+        // SAFETY: the entries are the leaf's own, and the latch keeps them.
         let (below, above) = unsafe { (below.key(&mut short_below), above.key(&mut short)) };
         let separator = &above[..=common(below, above)];
         let object = match separator.len() <= 8 && !has_prefix {
@@ -151,7 +151,7 @@ impl BTree {
         Ok(Entry::new(separator, 0, 0, object))
     }
 
-    /// Moves what `left` has from `cut` on to a new node. (Its separator is the caller's.)
+    /// Moves everything in `left` from `cut` on to a new node. The caller has the separator.
     fn move_right(&self, left: &mut Latched<'_>, cut: usize, right: u32) {
         let (node, count, level) = (self.node(right), left.count(), left.head.level());
         let mut head = node.clear(level);
@@ -170,7 +170,8 @@ impl BTree {
         node.copy_prefix(left.node);
         node.tighten(self.fixed8, head.count());
         node.set_head(head);
-        // Whole by now: from here on walks may come to it from its right neighbour, whose latch we do not have.
+        // The node is whole. From here on, walks may come to it from its right neighbor, whose latch this thread does
+        // not hold.
         if level == 0 {
             left.node.set_next(right);
             if beyond != 0 {
@@ -180,7 +181,7 @@ impl BTree {
         left.truncate(self.fixed8, cut);
     }
 
-    /// Tells the parent of a node that has just been split of its right half.
+    /// Adds the right half of a node that has just been split to the node's parent.
     fn insert_separator(&self, parent: &mut Latched<'_>, separator: &Entry) {
         if self.fixed8 {
             let place = parent.node.up_to(parent.count(), separator.slice);
@@ -188,14 +189,14 @@ impl BTree {
         }
         let Entry { value, object, .. } = *separator;
         let mut short = [0; 8];
-        // SAFETY: the entry's own, which only we have.
+        // SAFETY: the entry is this thread's own, and no other thread has it.
         let key = unsafe { separator.key(&mut short) };
         let skip = parent.fit(key, !object.is_null());
         let (Ok(place) | Err(place)) = parent.node.locate(parent.count(), key);
         parent.insert(false, place, &Entry::new(key, skip, value, object));
     }
 
-    /// Puts a new root above one that has just been split.
+    /// Puts a new root above a root that has just been split.
     fn grow(&self, left: &Latched<'_>, root: u32, separator: &Entry) {
         let node = self.node(root);
         let mut head = node.clear(left.head.level() + 1);
@@ -203,7 +204,7 @@ impl BTree {
         let mut entry = *separator;
         if !self.fixed8 {
             let mut short = [0; 8];
-            // SAFETY: the entry's own, which only we have.
+            // SAFETY: the entry is this thread's own, and no other thread has it.
             entry = Entry::new(unsafe { separator.key(&mut short) }, 0, separator.value, separator.object);
         }
         node.fill(self.fixed8, &mut head, std::iter::once(entry));

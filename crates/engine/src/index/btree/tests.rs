@@ -1,5 +1,5 @@
-//! The index's model test on the B+-tree, and what only that promises. Trees of four entries in a node meet all that
-//! happens between nodes; those of full nodes, what happens within.
+//! The index's model test on the B+-tree, and tests of what only the B+-tree promises. Trees of four entries in a node
+//! meet everything that happens between nodes. Trees of full nodes meet everything that happens within a node.
 
 use super::*;
 use crate::epoch::Epochs;
@@ -23,13 +23,13 @@ fn make(fixed8: bool, capacity: usize) -> (BTree, Local) {
     (BTree::limited(Arc::new(nodes), fixed8, capacity).expect("a node"), local)
 }
 
-/// Nodes in use when all that is retired has been given back.
+/// Returns the nodes in use when everything that is retired has been given back.
 fn nodes_used(tree: &BTree, local: &Local) -> u64 {
     settle(local);
     tree.nodes.used()
 }
 
-/// Of an empty tree the root stays, which is a leaf.
+/// Checks that an empty tree keeps only the root, which is a leaf.
 fn one_node(tree: &BTree, local: &Local) {
     tree.check_structure();
     assert_eq!(nodes_used(tree, local), 1);
@@ -37,7 +37,7 @@ fn one_node(tree: &BTree, local: &Local) {
 
 #[test]
 fn model_of_eight() {
-    // Trees of eight-byte keys behave like a BTreeMap.
+    // Proves that trees of eight-byte keys behave like a BTreeMap.
     for capacity in [SMALL, CAPACITY_FIXED8] {
         index_model(keys_of_eight(), || make(true, capacity), one_node);
     }
@@ -45,7 +45,7 @@ fn model_of_eight() {
 
 #[test]
 fn model_of_any_length() {
-    // Trees of keys of any length behave like a BTreeMap, prefixes and all.
+    // Proves that trees of keys of any length behave like a BTreeMap, prefixes included.
     for capacity in [SMALL, CAPACITY_MIXED] {
         index_model(keys_of_any_length(), || make(false, capacity), one_node);
     }
@@ -54,7 +54,7 @@ fn model_of_any_length() {
 
 #[test]
 fn ascending_keys_fill_nodes() {
-    // Keys inserted in ascending order leave full nodes behind: at the end, and in several runs at once.
+    // Proves that keys inserted in ascending order leave full nodes behind, at the end and in several runs at once.
     for (fixed8, runs) in [(true, 1), (false, 1), (true, 10), (false, 10)] {
         let (tree, local) = make(fixed8, capacity(fixed8));
         for n in 0..100_000 / runs {
@@ -71,7 +71,7 @@ fn ascending_keys_fill_nodes() {
 
 #[test]
 fn shared_tests() {
-    // What `tree_tests` asks of trees with a capacity.
+    // Proves what `tree_tests` asks of trees with a capacity.
     for (fixed8, capacity) in
         [(true, SMALL), (true, CAPACITY_FIXED8), (false, SMALL), (false, CAPACITY_MIXED)]
     {
@@ -85,8 +85,8 @@ fn shared_tests() {
 
 #[test]
 fn out_of_memory_changes_nothing() {
-    // An insertion that is refused, of a node or of a key's object, leaves all other keys in place, and works later; and
-    // all memory comes back.
+    // Proves that a refused insertion, of a node or of a key's object, leaves all other keys in place and works later,
+    // and that all memory comes back.
     for (fixed8, limit_bytes, nodes_max) in
         [(true, 1 << 30, 300), (false, 1 << 30, 300), (false, 1 << 20, 1 << 16)]
     {
@@ -100,7 +100,7 @@ fn out_of_memory_changes_nothing() {
             let bytes = key(fixed8, random.next_u64() >> 3);
             let key = Key::new(&bytes);
             let (cursor, _) = get(&tree, &key, &mut Never);
-            // SAFETY: alone; the key lives.
+            // SAFETY: no other thread uses the tree, and the key is alive.
             match unsafe { tree.insert(&local, &cursor, &key, RecordId(1)) } {
                 Ok(inserted) => assert_eq!(inserted, Inserted::New),
                 Err(OutOfMemory) => {
@@ -136,18 +136,18 @@ fn stress_btree(fixed8: bool, capacity: usize, key_of: stress::KeyOf, rounds: u6
 
 #[test]
 fn leaves_that_split_under_a_walk_down_lose_nothing() {
-    // A walk down that has read a page of a leaf finds what a split has moved from there to the right, to keys that it has not
-    // come to.
+    // Proves that a walk down that has read a page of a leaf finds the keys that a split has then moved to the right
+    // and that are still to come.
     for fixed8 in [true, false] {
         let (tree, local) = make(fixed8, capacity(fixed8));
         let many = capacity(fixed8) as u64 - 1;
         (0..many).for_each(|n| insert(&tree, &local, &key(fixed8, n << 32), 1));
         local.enter();
         let mut page = Page::default();
-        // SAFETY: inside an epoch, and there is no key to live.
+        // SAFETY: inside an epoch, and there is no key that must be alive.
         let mut walk = unsafe { tree.walk(Bound::Unbounded, true, &mut page) };
         let mut next = |walk: &mut _| {
-            // SAFETY: as above; this is the walk's page.
+            // SAFETY: inside an epoch, and this is the walk's page.
             let paged = unsafe { tree.next_page(walk, &mut page, &mut Never) };
             (paged == Paged::Page).then(|| page.ids[..page.len].iter().filter(|id| id.0 == 1).count())
         };
@@ -162,14 +162,14 @@ fn leaves_that_split_under_a_walk_down_lose_nothing() {
 
 #[test]
 fn threads_on_eight_bytes() {
-    // Threads inserting, removing, looking up and walking eight-byte keys.
+    // Proves that threads may insert, remove, look up and walk eight-byte keys at the same time.
     stress_btree(true, SMALL, |n| n.to_be_bytes().to_vec(), 200_000);
     stress_btree(true, CAPACITY_FIXED8, |n| n.to_be_bytes().to_vec(), 200_000);
 }
 
 #[test]
 fn threads_on_prefixes() {
-    // The same with keys of any length, and prefixes that come and go.
+    // Proves the same with keys of any length, and prefixes that come and go.
     let key_of: stress::KeyOf = |n| format!("{:05}/{:012}/{}", n / 4, n / 2, n).into_bytes();
     stress_btree(false, SMALL, key_of, 100_000);
     stress_btree(false, CAPACITY_MIXED, key_of, 100_000);
@@ -177,7 +177,7 @@ fn threads_on_prefixes() {
 
 #[test]
 fn threads_insert_only() {
-    // Threads that fill and split the same nodes on all levels lose no key.
+    // Proves that threads that fill and split the same nodes on all levels lose no key.
     for capacity in [SMALL, CAPACITY_FIXED8] {
         stress::insert_only(NODE_BYTES, |nodes| BTree::limited(nodes, true, capacity).expect("a node"));
     }

@@ -1,4 +1,4 @@
-//! The invariants at the head of `node.rs`, and those of the tree, checked on one that nobody is changing.
+//! Checks the invariants at the head of `node.rs`, and those of the tree, on a tree that no thread is changing.
 
 use super::*;
 use crate::index::model::Checked;
@@ -23,7 +23,7 @@ impl Checked for BTree {
 }
 
 impl BTree {
-    /// Checks a node, whose keys are at least `low` and below `high`, and all below it.
+    /// Checks a node, whose keys are at least `low` and below `high`, and all nodes below it.
     fn check_node(&self, id: u32, level: u8, low: &[u8], high: Option<&[u8]>, leaves: &mut Vec<u32>) {
         let node = self.node(id);
         let head = node.head();
@@ -34,7 +34,7 @@ impl BTree {
         }
         let key = |entry: &Entry| {
             let mut short = [0; 8];
-            // SAFETY: nobody changes the tree.
+            // SAFETY: no thread changes the tree.
             unsafe { entry.key(&mut short) }.to_vec()
         };
         let keys: Vec<Vec<u8>> = entries.iter().map(key).collect();
@@ -60,7 +60,7 @@ fn check_prefix(node: &Node, entries: &[Entry]) {
             assert!(skip == 0 && entry.code < LONG);
             continue;
         }
-        // SAFETY: nobody changes the tree.
+        // SAFETY: no thread changes the tree.
         let (key, prefix) = unsafe {
             (object::bytes(entry.object), if skip > 0 { object::bytes(node.prefix()) } else { &[][..] })
         };

@@ -1,6 +1,6 @@
-//! Range walks in both directions: pages copied optimistically out of a leaf and validated by its head. A walk's place is
-//! a position among keys; the leaf that it holds is a guess, checked on arrival, so that splits and removals in between
-//! cost a step to a neighbour or a new descent, never an entry.
+//! Range walks in both directions. Pages are copied optimistically out of a leaf and validated by its head. A walk's
+//! place is a position among keys. The leaf that it holds is a guess, checked on arrival. Splits and removals in
+//! between therefore cost a step to a neighbor or a new descent, and never an entry.
 
 use super::BTree;
 use super::node::{Entry, Head, Node};
@@ -9,50 +9,51 @@ use crate::suspend::Suspend;
 use crate::sync::Backoff;
 use std::ops::Bound;
 
-/// A suspended range walk. Where keys vary in length, its position is in its page.
+/// A suspended range walk. If keys vary in length, its position is in its page.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
-    /// The position, where keys have eight bytes.
+    /// The position, if keys have eight bytes.
     slice: u64,
-    /// The parent's head when it named `node`; or the leaf's own, when a page of it was copied.
+    /// The parent's head when it named `node`, or the leaf's own head when a page of it was copied.
     known: u64,
-    /// The node to read next; 0: descend from the root.
+    /// The node to read next. 0 means to descend from the root.
     node: u32,
-    /// The parent that named `node`, 0 for the root; or the leaf that `node` is left of.
+    /// The parent that named `node`, or 0 for the root; or the leaf whose neighbor `node` is.
     from: u32,
-    /// Where to go on in a leaf that is still as it was.
+    /// The place at which to go on in a leaf that has not changed.
     at: u16,
     came: Came,
     reverse: bool,
-    /// There is a position; otherwise all entries are still to come.
+    /// Whether there is a position. Without one, all entries are still to come.
     is_bounded: bool,
-    /// The position itself is still to come.
+    /// Whether the position itself is still to come.
     inclusive: bool,
     done: bool,
-    /// Misses reported at this node beyond its own lines: its prefix, then the objects of its keys.
+    /// The number of misses reported at this node beyond its own lines: for its prefix, then for the objects of its
+    /// keys.
     asked: u8,
 }
 
-/// How the walk came to its node.
+/// The way in which the walk came to its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     /// From its parent, or to the root.
     Down,
-    /// From its left neighbour.
+    /// From the node's left neighbor.
     Right,
-    /// From its right neighbour.
+    /// From the node's right neighbor.
     Left,
-    /// It has stayed there.
+    /// The walk has stayed there.
     Not,
 }
 
-/// What reading a leaf came to.
+/// The outcome of reading a leaf.
 enum Gathered {
-    /// What was read is not to be used.
+    /// The data read must not be used.
     Unstable,
-    /// Memory has been asked for.
+    /// Memory has been requested.
     Suspended,
-    /// Nothing to show; the walk has moved on.
+    /// There is nothing to show; the walk has moved on.
     Moved,
     Page,
 }
@@ -90,7 +91,7 @@ impl Walk {
         self.asked = u8::from(came == Came::Not); // its prefix has been read
     }
 
-    /// Descends anew.
+    /// Makes the walk descend anew.
     fn restart(&mut self) {
         self.go(0, Came::Down, 0, 0);
     }
@@ -144,7 +145,7 @@ impl BTree {
         Paged::End
     }
 
-    /// Asks for the node that the walk reads next, if it is known.
+    /// Requests the node that the walk reads next, if it is known.
     #[inline(always)]
     pub(super) fn prepare_walk<S: Suspend>(&self, w: &Walk, s: &mut S) {
         if w.came != Came::Not && w.node != 0 && !w.done {
@@ -152,21 +153,22 @@ impl BTree {
         }
     }
 
-    /// Whether the node, whose head has been read, is one to go on from.
+    /// Returns whether the walk may go on from the node, whose head has been read.
     #[inline(always)]
     fn has_arrived(&self, w: &Walk, node: &Node) -> bool {
         match w.came {
             Came::Down => self.names(w.from, w.known, w.node),
-            // No key that was left of a leaf comes to it, and it never covers fewer keys on that side.
+            // Keys to the left of a leaf never come into it, and it never covers fewer keys on that side.
             Came::Right => true,
-            // On the other side it does, after a split: keys that are still to come may have moved to the right.
+            // On the right side it does cover fewer after a split: keys that are still to come may have moved to the
+            // right.
             Came::Not => !w.reverse || node.head().0 == w.known,
-            // Nothing has come between the two.
+            // No node has come in between the two.
             Came::Left => node.next() == w.from,
         }
     }
 
-    /// Moves the walk on from a node that could not be read. Returns true if somebody is long about it.
+    /// Moves the walk on from a node that could not be read. Returns true if another thread holds the node for long.
     #[cold]
     fn settle_walk(&self, w: &mut Walk, head: Head) -> bool {
         let mut backoff = Backoff::new();
@@ -177,14 +179,16 @@ impl BTree {
         backoff.is_long()
     }
 
-    /// How many entries of a node lie left of the walk's position. Going up, those are behind it. Going down, they are
-    /// still to come. Of an interior: the child where it goes on. The caller validates.
+    /// Returns how many entries of a node lie to the left of the walk's position. Going up, these are behind the walk.
+    /// Going down, they are still to come. In an interior, this is the child in which the walk goes on. The caller
+    /// validates.
     fn walk_place(&self, w: &Walk, page: &Page, node: &Node, head: Head) -> usize {
         let count = head.count();
         if !w.is_bounded {
             return if w.reverse { count } else { 0 };
         }
-        // Does the position itself lie to the left? Of the children, the keys that are equal have the right one.
+        // Does the position itself lie to the left? If a child's key equals the position, the equal key is in the right
+        // child.
         let is_left = if head.level() > 0 { !w.reverse || w.inclusive } else { w.reverse == w.inclusive };
         if self.fixed8 {
             return if is_left { node.up_to(count, w.slice) } else { node.below(count, w.slice) };
@@ -195,7 +199,7 @@ impl BTree {
         }
     }
 
-    /// Copies what is still to come from a leaf, as much as the page takes.
+    /// Copies the entries that are still to come from a leaf, up to a page.
     #[inline(always)]
     fn gather<S: Suspend>(
         &self,
@@ -237,8 +241,8 @@ impl BTree {
         if len > 0 { Gathered::Page } else { Gathered::Moved }
     }
 
-    /// Copies entries of a leaf of any length. Returns false if what was read is not to be used. `None`: the objects of their keys
-    /// have been asked for.
+    /// Copies entries of a leaf of any length. Returns false if the data read must not be used, and `None` if the
+    /// objects of the keys have been requested.
     #[expect(clippy::too_many_arguments, reason = "what a step of a walk has in hand")]
     fn copy_mixed<S: Suspend>(
         &self,
@@ -270,7 +274,7 @@ impl BTree {
         for (i, entry) in entries[..len].iter().enumerate() {
             (page.ids[i], page.slices[i]) = (RecordId(entry.value), entry.slice);
             let mut short = [0; 8];
-            // SAFETY: the place's when the leaf was validated, kept by the epoch.
+            // SAFETY: the object was the place's when the leaf was validated, and the epoch keeps it.
             page.bytes.extend_from_slice(unsafe { entry.key(&mut short) });
             page.ends[i] = page.bytes.len() as u32;
         }
@@ -279,7 +283,7 @@ impl BTree {
 }
 
 impl Walk {
-    /// The position is at the last entry of the page, which is behind it.
+    /// Moves the position to the last entry of the page, which is then behind the walk.
     #[inline(always)]
     fn pass(&mut self, page: &mut Page) {
         let Some(last) = page.len.checked_sub(1) else { return };

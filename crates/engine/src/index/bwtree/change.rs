@@ -1,5 +1,5 @@
-//! Consolidation, which gives a node a new block that has no records, and splits, which are consolidations of a node that has
-//! become too large into two.
+//! Consolidation, which gives a node a new block without records, and splits, which are consolidations into two nodes
+//! of a node that has become too large.
 
 use super::node::{self, COUNT_MAX, Entry, Node, Shape, TARGETS_MAX};
 use super::text::{Sought, Text, common};
@@ -10,16 +10,16 @@ use crate::epoch::Local;
 use crate::index::atomic::{Ordering, fence};
 use crate::memory::OutOfMemory;
 
-/// Entries of a node, in order.
+/// The entries of a node, in order.
 pub(super) struct List {
     entries: [Entry; TARGETS_MAX],
-    /// Of those that were added, which slot they have.
+    /// The slots of added entries; 0 for an entry of the base.
     slots: [u8; TARGETS_MAX],
     len: usize,
 }
 
 impl List {
-    /// Those of a node that live.
+    /// Makes the list of the live entries of a node.
     pub(super) fn of(view: &View<'_>) -> List {
         let chain = view.sorted();
         let mut list = List { entries: [Entry::NONE; TARGETS_MAX], slots: [0; TARGETS_MAX], len: 0 };
@@ -34,11 +34,11 @@ impl List {
         &self.entries[..self.len]
     }
 
-    /// Where to cut a list that has become too long: the entries from there on move to the right. Ascending insertion
-    /// leaves full nodes behind.
+    /// Returns where to cut a list that has become too long: the entries from there on move to the right. Ascending
+    /// insertion leaves full nodes behind.
     fn cut(&self, capacity: usize, slots: usize) -> usize {
         let middle = self.len / 2;
-        // The last one that was inserted, if it ends a run of those that were.
+        // The last inserted entry. It may end a run of inserted entries.
         let Some(end) = self.slots[..self.len].iter().rposition(|&slot| slot != 0) else { return middle };
         let run = self.slots[..=end].iter().rev().take_while(|&&slot| slot != 0).count();
         if run < 2.max(slots * 3 / 4) {
@@ -52,7 +52,7 @@ impl List {
 }
 
 impl View<'_> {
-    /// What a successor of the block is to be.
+    /// Returns the shape that a successor of the block should have.
     pub(super) fn shape(&self) -> Shape {
         let header = self.node.header();
         Shape {
@@ -68,8 +68,8 @@ impl View<'_> {
 }
 
 impl BwTree {
-    /// Gives a node that had this word a new block, or two to it and a new right neighbour. Where the node is another by now,
-    /// nothing is done.
+    /// Gives a node that had this word a new block, or a new block and a new right neighbor. Does nothing if the node
+    /// has changed.
     #[cold]
     #[inline(never)]
     pub(super) fn consolidate(&self, local: &Local, id: u32, word: Word) -> Result<(), OutOfMemory> {
@@ -88,7 +88,7 @@ impl BwTree {
         if self.exchange(id, word, Word::of(block, word.0 & Word::HELD)) {
             self.retire_view(local, &view);
         } else {
-            // SAFETY: never published.
+            // SAFETY: the block was never published.
             unsafe { node::free(local, block) };
         }
         Ok(())
@@ -108,12 +108,12 @@ impl BwTree {
         match self.split_at(local, id, word, view, list.entries().split_at(cut), low) {
             Ok(true) => {
                 let mut short = [0; 8];
-                // SAFETY: the right half's object, which is in the tree in this epoch.
+                // SAFETY: the object is the right half's, which is in the tree in this epoch.
                 let _ = self.post(local, &unsafe { Sought::text(&low, &mut short) });
                 Ok(())
             }
             failed => {
-                // SAFETY: never published.
+                // SAFETY: the key was never published.
                 unsafe { low.free(local) };
                 self.unbar(local, id);
                 failed.map(|_| ())
@@ -121,7 +121,8 @@ impl BwTree {
         }
     }
 
-    /// The least key of a right half: in a leaf the shortest that is greater than all in the left half.
+    /// Makes the least key of a right half. In a leaf this is the shortest key that is greater than all keys in the
+    /// left half.
     fn separate(
         &self,
         local: &Local,
@@ -134,13 +135,13 @@ impl BwTree {
             return Ok(above);
         }
         let (mut short, mut short_below) = ([0; 8], [0; 8]);
-        // SAFETY: entries that live in a node of this epoch.
+        // SAFETY: the entries live in a node of this epoch.
         let (below, above) = unsafe { (below.bytes(&mut short_below), above.bytes(&mut short)) };
         let len = if view.level() == 0 { common(below, above) + 1 } else { above.len() };
         Text::make(local, &above[..len])
     }
 
-    /// Returns false if the node is another by now.
+    /// Splits the node at a key. Returns false if the node has changed.
     fn split_at(
         &self,
         local: &Local,
@@ -153,7 +154,7 @@ impl BwTree {
         let shape = view.shape();
         let right = Shape { low, number: first_number(), ..shape }.build(local, right, view.node)?;
         let right_id = self.map_block(right).inspect_err(|_| {
-            // SAFETY: never published.
+            // SAFETY: the block was never published.
             unsafe { node::free(local, right) };
         })?;
         let left = Shape { high: low, next: right_id, ..shape }.build(local, left, view.node);
@@ -164,14 +165,14 @@ impl BwTree {
             self.retire_view(local, view);
         } else {
             self.unmap(local, right_id);
-            // SAFETY: never published.
+            // SAFETY: the block was never published.
             unsafe { node::free(local, left) };
         }
         Ok(is_split)
     }
 
-    /// Sees to it that marks of a leaf do not hold any more, and hands its stamp on to another node, not yet published.
-    /// False: the leaf is another by now.
+    /// Makes marks of a leaf invalid, and hands the leaf's stamp on to another node, not yet published. Returns false
+    /// if the leaf has changed.
     fn bar(&self, id: u32, word: &mut Word, heir: u32) -> bool {
         let barred = word.with(Word::BARRED);
         if *word != barred && !self.exchange(id, *word, barred) {
@@ -182,8 +183,9 @@ impl BwTree {
         true
     }
 
-    /// Gives a leaf that was barred for a split that came to nothing a block of which marks can hold: with all its entries. (The flag by
-    /// itself must not be taken away: another thread may be about to split what is barred, and hand its stamp on.)
+    /// Gives a leaf that was barred for an abandoned split a new block with all its entries, of which marks can hold.
+    /// The flag must not be removed by itself: another thread may be about to split the barred leaf, and to hand its
+    /// stamp on.
     pub(super) fn unbar(&self, local: &Local, id: u32) {
         loop {
             let word = self.word(id);
@@ -200,15 +202,15 @@ impl BwTree {
             if self.exchange(id, word, Word::of(block, word.0 & Word::HELD)) {
                 return self.retire_view(local, &view);
             }
-            // SAFETY: never published.
+            // SAFETY: the block was never published.
             unsafe { node::free(local, block) };
         }
     }
 
-    /// Raises the stamp of another leaf to that of one whose word says by now that marks of it do not hold.
+    /// Raises the stamp of another leaf to that of a leaf whose word already says that marks of it do not hold.
     pub(super) fn hand_stamp_on(&self, id: u32, heir: u32) {
-        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or the thread that
-        // raised it sees the word.
+        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either this thread sees the stamp, or the
+        // thread that raised it sees the word.
         fence(Ordering::SeqCst);
         if !self.loses_stamps {
             self.raise_stamp_of(heir, self.stamp(id));

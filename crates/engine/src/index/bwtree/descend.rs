@@ -1,5 +1,5 @@
-//! The point descent. A node is read as of the moment when its word was, and so the same before a suspension and behind it; a
-//! key that is beyond its upper fence is at its right neighbour, or further on.
+//! The point descent. A node is read as of the moment at which its word was read, so it is the same before and after a
+//! suspension. A key beyond the node's upper fence is at its right neighbor, or further on.
 
 use super::text::Sought;
 use super::view::{View, Which};
@@ -11,15 +11,15 @@ use crate::suspend::{Never, Suspend};
 /// A suspended point descent.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    /// The node's word; none: it is to be read next.
+    /// The node's word. None means that it is to be read next.
     pub(super) word: Word,
-    /// The node. 0: there is no descent, and `word` has the number of a bucket.
+    /// The node. 0 means that there is no descent, and that `word` has the number of a bucket.
     pub(super) id: u32,
-    /// The first step has been made.
+    /// Whether the first step has been made.
     is_stepped: bool,
-    /// The object of the key that may be the one has been asked for.
+    /// Whether the object of the key that may match has been requested.
     asked: bool,
-    /// A node was reached that its parent does not name.
+    /// Whether a node was reached that its parent does not name.
     pub(super) has_hopped: bool,
 }
 
@@ -36,13 +36,13 @@ impl Unbegun for Cursor {
 }
 
 impl Cursor {
-    /// At a node that has this word.
+    /// Makes a cursor at a node that has this word.
     #[inline(always)]
     fn at(id: u32, word: Word) -> Cursor {
         Cursor { word, id, is_stepped: false, asked: false, has_hopped: false }
     }
 
-    /// At another node.
+    /// Moves to another node.
     #[inline(always)]
     fn go(&mut self, id: u32) {
         (self.id, self.word, self.asked) = (id, Word::NONE, false);
@@ -50,17 +50,17 @@ impl Cursor {
 }
 
 impl BwTree {
-    /// A descent at the root.
+    /// Begins a descent at the root.
     #[inline(always)]
     pub(super) fn begin(&self) -> Cursor {
         let id = self.root().id();
         Cursor::at(id, self.word(id))
     }
 
-    /// A descent for `key` at the leaf where one for a lesser key has ended, if it belongs there.
+    /// Returns a cursor for `key` at the leaf where a descent for a lesser key has ended, if `key` belongs there.
     pub(super) fn near(&self, c: Cursor, key: &Key) -> Option<Cursor> {
         let word = self.word(c.id);
-        // One that is not frozen is in the tree, and its least key is what it was.
+        // A leaf that is not frozen is in the tree, and its least key has not changed.
         if word.has(Word::FROZEN) || c.word == Word::NONE {
             return None;
         }
@@ -76,7 +76,7 @@ impl BwTree {
         let mut short = [0; 8];
         let sought = Sought::new(&key, self.is_fixed8, &mut short);
         if !c.is_stepped {
-            // The word from the start served to ask for memory.
+            // The word from the start only served to request memory.
             c.word = self.word(c.id);
             if c.word.has(Word::FROZEN) {
                 c = self.begin();
@@ -113,13 +113,13 @@ impl BwTree {
         }
     }
 
-    /// The leaf that has the key or would have it.
+    /// Returns the leaf that has the key or would have it.
     pub(super) fn leaf_of(&self, key: &Key) -> u32 {
         self.descend(self.begin(), *key, &mut Never).0.id
     }
 }
 
-/// Asks for the object of the first key of a leaf's base that may be the one.
+/// Requests the object of the first key of a leaf's base that may match.
 fn ask_key<S: Suspend>(view: &View<'_>, sought: &Sought<'_>, s: &mut S) -> bool {
     let (node, probe) = (view.node, view.node.probe(sought));
     let place = node.below(probe.slice);

@@ -1,5 +1,5 @@
-//! Insertion: a record of the addition in the leaf's block, published by an exchange of the leaf's word for one under
-//! which the key was seen to be absent.
+//! Insertion writes a record of the addition in the leaf's block. It publishes the record by an exchange of the leaf's
+//! word, from the word under which the key was seen to be absent.
 
 use super::BwTree;
 use super::descend::Cursor;
@@ -30,7 +30,7 @@ impl BwTree {
         };
         let inserted = self.insert_text(local, c, key, &text, rid);
         if inserted != Ok(Inserted::New) {
-            // SAFETY: nothing has it.
+            // SAFETY: no node has it.
             unsafe { text.free(local) };
         }
         inserted
@@ -53,7 +53,7 @@ impl BwTree {
                 return Ok(Inserted::Exists(id));
             }
             if c.word.has(Word::FROZEN) {
-                // Another thread is about to give its keys to its neighbour, or has done so.
+                // Another thread is about to give the leaf's keys to the neighbor, or has done so.
                 backoff.wait();
                 c = self.begin();
                 continue;
@@ -66,16 +66,16 @@ impl BwTree {
             };
             let probe = node.probe(&sought);
             let entry = Entry { slice: probe.slice, object: text.object, value: rid, code: probe.code };
-            // SAFETY: our slot.
+            // SAFETY: the slot is this thread's.
             unsafe { node.write_added(slot, &entry, c.word.newest()) };
             if self.exchange(c.id, c.word, c.word.with_newest(slot)) {
                 break;
             }
-            // (The slot is lost, but the next block has its own.)
+            // The slot is lost, but the next block has its own slots.
             c.word = Word::NONE;
         }
         if c.has_hopped {
-            // That fails where memory is short: then descents go on by way of the neighbour.
+            // This fails if memory is short. Descents then go by way of the neighbor.
             let _ = self.post(local, &sought);
         }
         Ok(Inserted::New)

@@ -1,10 +1,15 @@
-//! What becomes of nodes with few entries: they go to a neighbour of the same parent, the right one to the left one. And a root
-//! with one child goes.
+//! Merges of nodes with few entries: a node is merged with a neighbor of the same parent, the right node into the left
+//! one. A root with one child is removed.
 //!
-//! A merge has a holder, a thread that has set a flag in the parent's word: as long as that is there, the parent is not split, nor
-//! merged itself, so both neighbours stay in it. In this order, the right one's content is frozen, its stamp raised in
-//! the left one, its name taken out of the parent, and then the left one takes its content over. (README.md has the
-//! argument.)
+//! A merge has a holder: a thread that has set a flag in the parent's word. As long as the flag is set, the parent is
+//! neither split nor merged itself, so both neighbors stay in it. The steps are:
+//!
+//! 1. Freeze the content of the right node.
+//! 2. Raise its stamp in the left node.
+//! 3. Remove its name from the parent.
+//! 4. Let the left node take over its content.
+//!
+//! README.md has the argument.
 
 use super::BwTree;
 use super::change::List;
@@ -24,23 +29,23 @@ struct Reached {
     word: Word,
 }
 
-/// What an attempt to mend something came to.
+/// The outcome of an attempt to mend something.
 enum Mended {
     Done,
     /// Another thread is at work there.
     Busy,
-    /// There is nothing to be done, or no memory for it.
+    /// There is nothing to do, or no memory for it.
     Stays,
 }
 
 impl BwTree {
-    /// Takes out what has become needless on the key's path.
+    /// Removes everything needless on the key's path.
     #[cold]
     #[inline(never)]
     pub(super) fn tidy(&self, local: &Local, key: &Sought<'_>) {
         let mut backoff = Backoff::new();
         loop {
-            let _ = self.post(local, key); // what has no name is not merged
+            let _ = self.post(local, key); // a node without a name is not merged
             match self.mend_path(local, &self.path(key)) {
                 Mended::Done => {}
                 Mended::Busy => backoff.wait(),
@@ -49,7 +54,7 @@ impl BwTree {
         }
     }
 
-    /// The nodes on the key's path, the root first.
+    /// Returns the nodes on the key's path, the root first.
     fn path(&self, key: &Sought<'_>) -> Vec<Reached> {
         let (mut path, mut id) = (vec![], self.root().id());
         loop {
@@ -67,7 +72,7 @@ impl BwTree {
         }
     }
 
-    /// Mends the uppermost of what can be mended on a path.
+    /// Mends the uppermost node of a path that can be mended.
     fn mend_path(&self, local: &Local, path: &[Reached]) -> Mended {
         let lowered = self.lower_root(local, path[0]);
         if !matches!(lowered, Mended::Stays) {
@@ -82,7 +87,7 @@ impl BwTree {
         Mended::Stays
     }
 
-    /// The only child of the root becomes the root.
+    /// Makes the only child of the root the root.
     fn lower_root(&self, local: &Local, root: Reached) -> Mended {
         let view = self.view(root.word);
         let has_one_child = view.level() > 0 && view.live(&view.chain()) == 1;
@@ -97,7 +102,7 @@ impl BwTree {
         if root.word.has(Word::HELD) || !self.exchange(root.id, root.word, root.word.with(Word::FROZEN)) {
             return Mended::Busy;
         }
-        // Without a right neighbour it gets no parent, and only we have frozen it.
+        // Without a right neighbor the root gets no parent, and only this thread has frozen it.
         let is_lowered = self.set_root(now, child);
         assert!(is_lowered, "a root that is frozen stays the root");
         self.retire_view(local, &view);
@@ -105,7 +110,7 @@ impl BwTree {
         Mended::Done
     }
 
-    /// Merges a node that has few entries with a neighbour.
+    /// Merges a node that has few entries with a neighbor.
     fn mend(&self, local: &Local, parent: Reached, node: Reached) -> Mended {
         let few = self.view(node.word);
         if few.live(&few.chain()) > self.capacity / 4 {
@@ -134,12 +139,12 @@ impl BwTree {
         }
         let (word, view) = (word.without(Word::HELD), self.view(word));
         if view.chain().len >= view.node.slots() {
-            let _ = self.consolidate(local, parent.id, word); // or another time
+            let _ = self.consolidate(local, parent.id, word); // if it fails, another time
         }
         mended
     }
 
-    /// The words of two neighbours, if they can be merged to a node of `capacity` entries.
+    /// Returns the words of two neighbors, if they can be merged into a node of `capacity` entries.
     fn mergeable(&self, left: u32, right: u32, capacity: usize) -> Result<(Word, Word), Mended> {
         let (left, right) = (self.word(left), (right, self.word(right)));
         if left.has(Word::FROZEN) || right.1.has(Word::FROZEN | Word::HELD) {
@@ -147,10 +152,10 @@ impl BwTree {
         }
         let (a, b) = (self.view(left), self.view(right.1));
         if a.node.header().next != right.0 {
-            return Err(Mended::Stays); // there is one between them that has no name
+            return Err(Mended::Stays); // a node without a name is between them
         }
         let (some, more) = (a.live(&a.chain()), b.live(&b.chain()));
-        // (Leaves that are nearly full would be split again soon.)
+        // Leaves that are nearly full would soon be split again.
         let is_leaf = a.level() == 0;
         let most = if is_leaf && some.min(more) > 0 { capacity * 3 / 4 } else { capacity };
         let fits = some + more <= most || is_leaf && some.min(more) == 0 && some + more <= COUNT_MAX;
@@ -165,7 +170,7 @@ impl BwTree {
         };
         let Ok(mut block) = self.build_merged(local, word, frozen) else { return Mended::Stays };
         if !self.exchange(right, frozen, frozen.with(Word::FROZEN)) {
-            // SAFETY: never published.
+            // SAFETY: the block was never published.
             unsafe { node::free(local, block) };
             return Mended::Busy;
         }
@@ -175,13 +180,13 @@ impl BwTree {
         }
         self.take_name(parent, &gone, right);
         while !self.exchange(left, word, Word::of(block, word.0 & Word::HELD)) {
-            // SAFETY: never published.
+            // SAFETY: the block was never published.
             unsafe { node::free(local, block) };
             let again = self.mergeable_still(left, right);
             let rebuilt = again.and_then(|now| self.build_merged(local, now, frozen).ok().zip(Some(now)));
             let Some((now, then)) = rebuilt else {
-                // It has no name, but stays: as after a split that was not posted.
-                // Release: pairs with the Acquire in word.
+                // The right node has no name, but stays, as after a split that was not posted. Release: pairs with the
+                // Acquire in `word`.
                 self.mapped(right).word.store(frozen.0, Ordering::Release);
                 self.unbar(local, right); // the thread that barred it may have found it frozen
                 return Mended::Stays;
@@ -190,13 +195,14 @@ impl BwTree {
         }
         self.retire_view(local, &self.view(word));
         self.retire_view(local, &gone);
-        // SAFETY: the left node has another upper fence by now.
+        // SAFETY: the left node now has another upper fence, so no new operation finds this key.
         unsafe { gone.node.header().low.retire(local) };
         self.retire_id(local, right);
         Mended::Done
     }
 
-    /// The word of the left one of two neighbours, if it can take over the content of the right one, which is frozen.
+    /// Returns the word of the left of two neighbors, if it can take over the content of the right one, which is
+    /// frozen.
     fn mergeable_still(&self, left: u32, right: u32) -> Option<Word> {
         let word = self.word(left);
         debug_assert!(!word.has(Word::FROZEN), "its parent is held");
@@ -205,7 +211,7 @@ impl BwTree {
         (fits && a.node.header().next == right).then_some(word)
     }
 
-    /// A block with the entries of two neighbours.
+    /// Builds a block with the entries of two neighbors.
     fn build_merged(&self, local: &Local, left: Word, right: Word) -> Result<*mut u8, OutOfMemory> {
         let (left, right) = (self.view(left), self.view(right));
         let (some, more) = (List::of(&left), List::of(&right));
@@ -215,10 +221,10 @@ impl BwTree {
         node::build_from_reserve(local, &shape, &parts)
     }
 
-    /// Takes the name of a child out of a parent that the caller holds.
+    /// Removes the name of a child from a parent that the caller holds.
     fn take_name(&self, parent: u32, child: &View<'_>, id: u32) {
         let mut short = [0; 8];
-        // SAFETY: the child's, which is in the tree still.
+        // SAFETY: the key is the child's, which is still in the tree.
         let low = unsafe { Sought::text(&child.node.header().low, &mut short) };
         loop {
             let word = self.word(parent);
@@ -229,7 +235,7 @@ impl BwTree {
             assert!(value == id, "a name is that of the child");
             let is_claimed = node.claim(target);
             assert!(is_claimed, "only the holder of a parent takes names out");
-            // SAFETY: claimed.
+            // SAFETY: this thread has claimed the target.
             unsafe { node.write_removal(target, word.newest()) };
             if self.exchange(parent, word, word.with_newest(node.removal_of(target))) {
                 return;
@@ -238,10 +244,10 @@ impl BwTree {
         }
     }
 
-    /// Gives all nodes and keys back when nobody can be reading them any more.
+    /// Retires all nodes and keys: they are freed when no operation can be reading them any more.
     ///
     /// # Safety
-    /// As [`clear`](crate::index::Index::clear).
+    /// As for [`clear`](crate::index::Index::clear).
     pub(super) unsafe fn clear_all(&self, local: &Local) {
         let (mut ids, mut leftmost) = (vec![], self.root().id());
         loop {
@@ -260,13 +266,14 @@ impl BwTree {
             let word = self.word(id);
             let view = self.view(word);
             for (entry, _) in view.entries(&view.sorted()) {
-                // SAFETY: nobody starts any more.
+                // SAFETY: the caller has promised that no operation starts from now on.
                 unsafe { entry.retire(local) };
             }
-            // SAFETY: as above.
+            // SAFETY: the caller has promised that no operation starts from now on.
             unsafe { view.node.header().low.retire(local) };
             self.retire_view(local, &view);
-            // Release: pairs with the Acquire in word. (What comes too late finds no mark to hold.)
+            // Release: pairs with the Acquire in `word`. A thread that comes too late finds that its mark does not
+            // hold.
             self.mapped(id).word.store(word.with(Word::FROZEN).0, Ordering::Release);
             self.retire_id(local, id);
         }

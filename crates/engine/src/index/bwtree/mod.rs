@@ -1,8 +1,8 @@
-//! An Open Bw-tree (Levandoski, Lomet, Sengupta: The Bw-Tree, ICDE 2013; Wang, Pavlo, Lim, Leis, Zhang, Kaminsky, Andersen:
-//! Building a Bw-Tree Takes More Than Just Buzz Words, SIGMOD 2018). README.md of this folder says what is different,
-//! and why it is correct.
+//! An Open Bw-tree (Levandoski, Lomet, Sengupta: The Bw-Tree, ICDE 2013; Wang, Pavlo, Lim, Leis, Zhang, Kaminsky,
+//! Andersen: Building a Bw-Tree Takes More Than Just Buzz Words, SIGMOD 2018). README.md of this folder says what is
+//! different, and why it is correct.
 //!
-//! Called through [`Index`], by way of [`crate::index::TableIndex`].
+//! It is called through [`Index`], by way of [`crate::index::TableIndex`].
 
 mod change;
 mod descend;
@@ -37,29 +37,30 @@ use text::Text;
 use view::View;
 use word::Word;
 
-/// Bytes of a mapping entry: what the slab's blocks must have. (Nodes themselves come from the pools.)
+/// The bytes of a mapping entry. The slab's blocks must have this size. Nodes themselves come from the pools.
 pub const NODE_BYTES: usize = size_of::<Mapped>();
 
-/// Lines of a node that are asked for before it is read: of a usual one, all but the last values.
+/// The lines of a node that are requested before it is read: of a usual node, all but the last values.
 const LINES: usize = 10;
-/// Between the numbers of two nodes: what the blocks of one are numbered with.
+/// The distance between the numbers of two nodes. It leaves room for the numbers of one node's blocks.
 const NUMBERS: u64 = 1 << 24;
-/// Nodes that were made, of all trees, as an id can be a node's of one tree after one of another: the blocks of a node are numbered from
-/// `NUMBERS` times that. (Only uniqueness counts, so no model of schedules needs to see it.)
+/// The number of nodes made, over all trees, because an id can name a node of one tree after a node of another. The
+/// blocks of a node are numbered from `NUMBERS` times that number. Only uniqueness matters, so no model of schedules
+/// needs to see it.
 static MADE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-/// An entry of the mapping table: where a node is. The table is a slab, so a node's id is its entry's.
+/// An entry of the mapping table: where a node is. The table is a slab, so a node's id is its entry's id.
 #[repr(C)]
 struct Mapped {
     word: AtomicU64,
-    /// For phantom protection: the last commit of those that have read what this leaf has not.
+    /// For phantom protection: the last commit of a transaction that has found keys absent in this leaf.
     stamp: AtomicU64,
 }
 
 #[cfg(not(braid_loom))]
 const _: () = assert!(size_of::<Mapped>() == 16);
 
-/// Which node is the root, and how often that has changed: the same node can become the root again.
+/// The root's id, and the number of changes of the root, because the same node can become the root again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Root(u64);
 
@@ -73,48 +74,51 @@ impl Root {
         self.0 as u32
     }
 
-    /// The next one.
+    /// Returns the root that follows this one.
     fn then(self, id: u32) -> Root {
         Root(((self.0 >> 32) + 1) << 32 | u64::from(id))
     }
 }
 
-// SAFETY: `base` is an address in the slab, which is Sync; what it leads to is atomic, or never changes once it is published.
+// SAFETY: `base` is an address in the slab, which is Sync. Everything that it leads to is atomic, or never changes once
+// it is published.
 unsafe impl Send for BwTree {}
-// SAFETY: as above.
+// SAFETY: as for Send, everything that is shared is atomic, or never changes once it is published.
 unsafe impl Sync for BwTree {}
 
 /// An ordered index. Dropping it leaves its nodes to their slab and pools; [`Index::clear`] gives them back.
 pub struct BwTree {
     /// The root, as a [`Root`].
     root: AtomicU64,
-    /// Where mapping entry 0 would be: the slab never moves.
+    /// The address at which mapping entry 0 would be. The slab never moves.
     base: *mut u8,
     is_fixed8: bool,
-    /// An error for tests.
+    /// A planted error, for tests.
     loses_stamps: bool,
-    /// Most entries of a base.
+    /// The most entries of a base.
     capacity: usize,
     map: Arc<Slab>,
-    /// The block of the leaf that the tree begins with, which is the tree's: without entries, nor room for records.
+    /// The block of the leaf that the tree begins with. It belongs to the tree, and has neither entries nor room for
+    /// records.
     first: *mut Header,
 }
 
 impl Drop for BwTree {
     fn drop(&mut self) {
-        // SAFETY: from `limited`; nobody reads the tree any more.
+        // SAFETY: the block is from `limited`, and no thread reads the tree any more.
         drop(unsafe { Box::from_raw(self.first) });
     }
 }
 
 impl BwTree {
-    /// An empty index whose mapping entries are blocks of `map`. Where `is_fixed8`, all keys have exactly eight bytes.
+    /// Makes an empty index whose mapping entries are blocks of `map`. With `is_fixed8`, all keys have exactly eight
+    /// bytes.
     pub fn new(map: Arc<Slab>, is_fixed8: bool) -> Result<BwTree, OutOfMemory> {
         let capacity = if is_fixed8 { CAPACITY_FIXED8 } else { CAPACITY_MIXED };
         BwTree::limited(map, is_fixed8, capacity, SLOTS_MAX)
     }
 
-    /// The same, with at most `capacity` entries in a base, and `slots` added ones beside it.
+    /// Makes an empty index with at most `capacity` entries in a base, and `slots` added entries beside it.
     fn limited(
         map: Arc<Slab>,
         is_fixed8: bool,
@@ -126,7 +130,7 @@ impl BwTree {
         let (low, high) = (Text::EMPTY, Text::EMPTY);
         let shape =
             Shape { level: 0, slots: slots as u8, is_fixed8, low, high, next: 0, number: first_number() };
-        // (Its slots are for its successors: there is no room for records behind it.)
+        // The slots are for the block's successors: there is no room for records behind this block.
         let first = Box::new(shape.header(0, 0));
         first.fill_slots();
         let tree = BwTree {
@@ -145,16 +149,16 @@ impl BwTree {
         Ok(tree)
     }
 
-    /// The mapping entry of this id. Ids come from the tree, read inside the present epoch, or from marks.
+    /// Returns the mapping entry of this id. Ids come from the tree, read inside the present epoch, or from marks.
     #[inline(always)]
     fn mapped(&self, id: u32) -> &Mapped {
         debug_assert!(id != 0);
-        // SAFETY: a block of the slab, of the size and alignment of an entry; that is atomics only, so that any bytes
-        // are one, and all users of the slab access it so.
+        // SAFETY: this is a block of the slab, of the size and alignment of an entry. An entry consists of atomics
+        // only, so any bytes are one, and all users of the slab access it as an entry.
         unsafe { &*self.at(id).cast::<Mapped>() }
     }
 
-    /// A mapping entry's address, also good for prefetching.
+    /// Returns a mapping entry's address, which may also be prefetched.
     #[inline(always)]
     fn at(&self, id: u32) -> *mut u8 {
         at(self.base, id)
@@ -162,20 +166,20 @@ impl BwTree {
 
     #[inline(always)]
     fn word(&self, id: u32) -> Word {
-        // Acquire: pairs with the Release in exchange: the block and its records are whole.
+        // Acquire: pairs with the Release in `exchange`: the block and its records are whole.
         Word(self.mapped(id).word.load(Ordering::Acquire))
     }
 
-    /// A node as of the moment when it had this word, which was found in this epoch.
+    /// Returns a node as of the moment when it had this word, which was found in this epoch.
     #[inline(always)]
     fn view(&self, word: Word) -> View<'_> {
-        // SAFETY: by the promise; the epoch keeps blocks that were in the tree.
+        // SAFETY: the word was found in this epoch, and the epoch keeps blocks that were in the tree.
         unsafe { View::of(word) }
     }
 
-    /// Changes a node, if it has this word still.
+    /// Changes a node, if it still has this word.
     fn exchange(&self, id: u32, from: Word, to: Word) -> bool {
-        // Release: pairs with the Acquire in word. Acquire: what follows is later than what others have published.
+        // Release: pairs with the Acquire in `word`. Acquire: what follows is later than what others have published.
         let exchanged =
             self.mapped(id).word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed);
         exchanged.is_ok()
@@ -183,13 +187,13 @@ impl BwTree {
 
     #[inline(always)]
     fn root(&self) -> Root {
-        // Acquire: pairs with the Release in set_root: the root is whole.
+        // Acquire: pairs with the Release in `set_root`: the root is whole.
         Root(self.root.load(Ordering::Acquire))
     }
 
-    /// Makes another node the root, if none has become it since `old` was read.
+    /// Makes another node the root, if the root has not changed since `old` was read.
     fn set_root(&self, old: Root, id: u32) -> bool {
-        // Release: pairs with the Acquire in root.
+        // Release: pairs with the Acquire in `root`.
         self.root.compare_exchange(old.0, old.then(id).0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -203,22 +207,22 @@ impl BwTree {
         }
     }
 
-    /// The node that a mark names, if it is as it was marked.
+    /// Returns whether the node that a mark names is unchanged since it was marked.
     fn marked(&self, mark: &Mark) -> bool {
         let word = self.word(mark.node);
-        // (What has left the tree stays frozen until its id is given to another node.)
+        // A node that has left the tree stays frozen until its id is given to another node.
         word != Word::NONE && !word.has(Word::FROZEN | Word::BARRED) && self.view(word).mark() == mark.head
     }
 
-    /// Gives an id that was never published, and the block that it leads to, back.
+    /// Gives back an id that was never published, and the block to which it leads.
     fn unmap(&self, local: &Local, id: u32) {
         let word = self.word(id);
-        // Release: pairs with the Acquire in word, as all that is stored there.
+        // Release: pairs with the Acquire in `word`, like every store of it.
         self.mapped(id).word.store(word.with(Word::FROZEN).0, Ordering::Release);
         // A thread with a mark of the id's last node may be looking at the block.
-        // SAFETY: it does not come to be in the tree.
+        // SAFETY: the block never gets into the tree.
         unsafe { node::retire(local, self.view(word).node) };
-        // SAFETY: from `map`, and only ours.
+        // SAFETY: the id is from `map`, and only this thread has it.
         unsafe { self.map.free(id) };
     }
 
@@ -226,22 +230,22 @@ impl BwTree {
     fn map_block(&self, block: *mut u8) -> Result<u32, OutOfMemory> {
         let id = self.map.allocate()?;
         self.mapped(id).stamp.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire in word.
+        // Release: pairs with the Acquire in `word`.
         self.mapped(id).word.store(Word::of(block, 0).0, Ordering::Release);
         Ok(id)
     }
 
-    /// Gives the block that a node had back, and the keys that are in its successor no more.
+    /// Retires the block that a node had, and the keys that are no longer in its successor.
     fn retire_view(&self, local: &Local, view: &View<'_>) {
         for entry in view.dead_entries() {
-            // SAFETY: the block's successor does not have it.
+            // SAFETY: the block's successor does not have the entry.
             unsafe { entry.retire(local) };
         }
-        // SAFETY: it has a successor, or the node has left the tree.
+        // SAFETY: the block has a successor, or the node has left the tree.
         unsafe { node::retire(local, view.node) };
     }
 
-    /// Gives the id of a node that has left the tree back when nobody can be there any more.
+    /// Retires the id of a node that has left the tree: it is freed when no operation can be there any more.
     fn retire_id(&self, local: &Local, id: u32) {
         debug_assert!(self.word(id).has(Word::FROZEN));
         // SAFETY: no operation that starts from now on gets there.
@@ -249,7 +253,7 @@ impl BwTree {
     }
 }
 
-/// The number of the first block of a new node.
+/// Returns the number of the first block of a new node.
 fn first_number() -> u64 {
     MADE.fetch_add(1, Ordering::Relaxed).wrapping_mul(NUMBERS)
 }
@@ -292,8 +296,8 @@ impl Index for BwTree {
         s.miss::<LINES>(cursor.word.block())
     }
 
-    // (What is out of line takes and returns the cursor by value, so that a caller that can also be at another
-    // kind of index keeps its own in registers.)
+    // Functions that are out of line take and return the cursor by value. A caller that may also use another kind of
+    // index then keeps its cursor in registers.
     #[inline(always)]
     unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
         let probe;
@@ -334,8 +338,9 @@ impl Index for BwTree {
     }
 
     unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64) {
-        // (A node that is as it was marked is in the tree, and its id the node's for as long as the epoch. One that is being merged may
-        // stay, and be as it was marked again. A stamp that is too great does no harm, be it another node's.)
+        // A node that is unchanged since it was marked is in the tree, and its id is the node's for the whole epoch. A
+        // node that is being merged may stay, and then match its mark again. A stamp that is too great does no harm,
+        // even in another node.
         if self.word(mark.node).has(Word::FROZEN) || self.marked(mark) {
             self.raise_stamp_of(mark.node, stamp);
         }
@@ -346,7 +351,7 @@ impl Index for BwTree {
     }
 
     unsafe fn clear(&self, local: &Local) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `clear` asks for, and `clear_all` asks for the same.
         unsafe { self.clear_all(local) };
     }
 

@@ -1,6 +1,6 @@
-//! Telling parents of their children. A node that has come to be by a split is reached from its left neighbour; until its parent
-//! names it, that costs a step. A thread that makes a node, or finds one that is not named, tries to have it named, and
-//! gives up where others are changing the parent, or memory is short.
+//! Names new nodes in their parents. A node that a split has made is reached from its left neighbor. Until its parent
+//! names it, that costs a step. A thread that makes a node, or finds an unnamed one, tries to have it named. It gives
+//! up if others are changing the parent, or memory is short.
 
 use super::node::{self, Entry, Shape};
 use super::text::{Sought, Text};
@@ -15,25 +15,25 @@ struct Unnamed {
     id: u32,
     low: Text,
     level: u8,
-    /// From before the node was seen.
+    /// The parent as of a moment before the node was seen.
     parent: Parent,
-    /// The left neighbour.
+    /// The left neighbor.
     left: u32,
 }
 
-/// Who is to name a node.
+/// The parent that should name a node.
 enum Parent {
     /// A node, which had this word.
     Node(u32, Word),
-    /// A new root: the left neighbour was the root.
+    /// A new root, because the left neighbor was the root.
     None(Root),
 }
 
-/// Nodes that one call names at most.
+/// The most nodes that one call names.
 const NAMED_MAX: usize = 32;
 
 impl BwTree {
-    /// Has the nodes on a key's path named, as far as that can be done now.
+    /// Tries to have the nodes on a key's path named.
     #[cold]
     #[inline(never)]
     pub(super) fn post(&self, local: &Local, key: &Sought<'_>) -> Result<(), OutOfMemory> {
@@ -48,7 +48,7 @@ impl BwTree {
         Ok(())
     }
 
-    /// The uppermost node on a key's path that its parent does not name, and that stays.
+    /// Returns the uppermost node on a key's path that its parent does not name, and that stays.
     fn first_unnamed(&self, key: &Sought<'_>) -> Option<Unnamed> {
         let root = self.root();
         let (mut id, mut parent) = (root.id(), None);
@@ -60,7 +60,7 @@ impl BwTree {
                     Some((parent, word)) => Some(Parent::Node(parent, word)),
                     None => (id == root.id()).then_some(Parent::None(root)),
                 };
-                // (A node that is being merged has no name any more, or will have none.)
+                // A node that is being merged has no name any more, or will have none.
                 if let Some(parent) = by.filter(|_| !self.word(next).has(Word::FROZEN)) {
                     let (low, level) = (view.node.header().high, view.level());
                     return Some(Unnamed { id: next, low, level, parent, left: id });
@@ -76,26 +76,26 @@ impl BwTree {
         }
     }
 
-    /// Adds a name to the parent, if that is as it was.
+    /// Adds a name to the parent, if the parent has not changed.
     fn name(&self, local: &Local, parent: u32, word: Word, unnamed: &Unnamed) -> Result<(), OutOfMemory> {
         let node = self.view(word).node;
         let Some(slot) = node.take_slot() else { return self.consolidate(local, parent, word) };
         let text = self.copy(local, &unnamed.low)?;
         let mut short = [0; 8];
-        // SAFETY: ours.
+        // SAFETY: the key is this thread's own.
         let probe = node.probe(&unsafe { Sought::text(&text, &mut short) });
         let entry = Entry { slice: probe.slice, object: text.object, value: unnamed.id, code: probe.code };
-        // SAFETY: our slot.
+        // SAFETY: the slot is this thread's own.
         unsafe { node.write_added(slot, &entry, word.newest()) };
         if !self.exchange(parent, word, word.with_newest(slot)) {
-            // SAFETY: never published.
+            // SAFETY: the key was never published.
             unsafe { text.free(local) };
         }
         Ok(())
     }
 
-    /// Puts a new root above the root and its right neighbour, if the root is the one that was seen. (Had another one come and gone
-    /// since, the neighbour might be in the tree no more.)
+    /// Puts a new root above the root and its right neighbor, if the root is the one that was seen. If another root had
+    /// come and gone since, the neighbor might no longer be in the tree.
     fn grow(&self, local: &Local, root: Root, unnamed: &Unnamed) -> Result<(), OutOfMemory> {
         let text = self.copy(local, &unnamed.low)?;
         let made = self.make_root(local, unnamed, &text);
@@ -107,7 +107,7 @@ impl BwTree {
             is_root
         });
         if !is_root {
-            // SAFETY: never published.
+            // SAFETY: the key was never published.
             unsafe { text.free(local) };
         }
         made.map(|_| ())
@@ -126,17 +126,17 @@ impl BwTree {
         let entries = [Entry::whole(&Text::EMPTY, unnamed.left), Entry::whole(text, unnamed.id)];
         let block = node::build(local, &shape, &[(&entries, None)])?;
         self.map_block(block).inspect_err(|_| {
-            // SAFETY: never published.
+            // SAFETY: the block was never published.
             unsafe { node::free(local, block) };
         })
     }
 
-    /// A key of its own for an entry.
+    /// Makes a copy of a key for an entry.
     fn copy(&self, local: &Local, text: &Text) -> Result<Text, OutOfMemory> {
         let mut short = [0; 8];
         match text.object.is_null() {
             true => Ok(*text),
-            // SAFETY: the least key of a node that was in the tree in this epoch.
+            // SAFETY: the key is the least key of a node that was in the tree in this epoch.
             false => Text::make(local, unsafe { text.bytes(&mut short) }),
         }
     }

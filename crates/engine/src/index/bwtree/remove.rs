@@ -1,5 +1,5 @@
-//! Removal of keys: a record that names the entry, for which there is always room. What becomes of nodes that it leaves with few
-//! entries is in [`super::merge`].
+//! Removal of keys. A removal is a record that names the entry, for which there is always room. [`super::merge`]
+//! handles nodes that it leaves with few entries.
 
 use super::BwTree;
 use super::descend::Cursor;
@@ -11,7 +11,7 @@ use crate::suspend::Never;
 use crate::sync::Backoff;
 
 impl BwTree {
-    /// Removes the key if it maps to `rid`; returns true if it did.
+    /// Removes the key if it maps to `rid`, and returns true if it did.
     #[inline(never)]
     pub(super) fn remove_key(&self, local: &Local, key: &Key, rid: u32) -> bool {
         let (mut c, mut backoff, mut short) = (self.begin(), Backoff::new(), [0; 8]);
@@ -37,14 +37,14 @@ impl BwTree {
         }
     }
 
-    /// Publishes the removal of a target that is claimed. False: the node has another block, or is frozen; it is to be read
-    /// again.
+    /// Publishes the removal of a claimed target. Returns false if the node has another block or is frozen, and must be
+    /// read again.
     fn publish_removal(&self, c: &mut Cursor, target: usize) -> bool {
         let node = self.view(c.word).node;
         let claimed = c.word;
-        // (The entry lives until we say so: nobody else can.)
+        // The entry lives until this thread removes it: no other thread can.
         while claimed.is_same_block(c.word) && !c.word.has(Word::FROZEN) {
-            // SAFETY: the target is claimed, and its removal not published.
+            // SAFETY: this thread has claimed the target, and its removal is not published.
             unsafe { node.write_removal(target, c.word.newest()) };
             let removed = c.word.with_newest(node.removal_of(target));
             if self.exchange(c.id, c.word, removed) {
@@ -58,7 +58,7 @@ impl BwTree {
         false
     }
 
-    /// Keeps chains short, and nodes from becoming many, where a key was removed. Where memory is too short for that, it is
+    /// Keeps chains short, and the number of nodes low, where a key was removed. If memory is too short for that, it is
     /// left to others.
     fn tidy_behind(&self, local: &Local, c: Cursor, key: &Sought<'_>) {
         let view = self.view(c.word);

@@ -1,5 +1,6 @@
-//! The index's model test on the Bw-tree, and what only that promises. Trees of four entries in a base and two records beside it
-//! meet all that happens between nodes; those of full nodes, what happens within.
+//! The index's model test on the Bw-tree, and tests of what only the Bw-tree promises. Trees of four entries in a base
+//! and two records beside it meet everything that happens between nodes. Trees of full nodes meet everything that
+//! happens within a node.
 
 use super::*;
 use crate::epoch::Epochs;
@@ -29,13 +30,13 @@ fn make(is_fixed8: bool, capacity: usize) -> (BwTree, Local) {
     (tree, local)
 }
 
-/// Nodes in use when all that is retired has been given back.
+/// Returns the nodes in use when everything that is retired has been given back.
 fn nodes_used(tree: &BwTree, local: &Local) -> u64 {
     settle(local);
     tree.map.used()
 }
 
-/// Of an empty tree the root stays, which is a leaf.
+/// Checks that an empty tree keeps only the root, which is a leaf.
 fn one_node(tree: &BwTree, local: &Local) {
     tree.check_structure();
     assert_eq!(nodes_used(tree, local), 1);
@@ -43,7 +44,7 @@ fn one_node(tree: &BwTree, local: &Local) {
 
 #[test]
 fn model_of_eight() {
-    // Trees of eight-byte keys behave like a BTreeMap.
+    // Proves that trees of eight-byte keys behave like a BTreeMap.
     for capacity in [SMALL, CAPACITY_FIXED8] {
         index_model(keys_of_eight(), || make(true, capacity), one_node);
     }
@@ -51,7 +52,7 @@ fn model_of_eight() {
 
 #[test]
 fn model_of_any_length() {
-    // Trees of keys of any length behave like a BTreeMap, prefixes and all.
+    // Proves that trees of keys of any length behave like a BTreeMap, prefixes included.
     for capacity in [SMALL, CAPACITY_MIXED] {
         index_model(keys_of_any_length(), || make(false, capacity), one_node);
     }
@@ -60,7 +61,7 @@ fn model_of_any_length() {
 
 #[test]
 fn ascending_keys_fill_nodes() {
-    // Keys inserted in ascending order leave full nodes behind.
+    // Proves that keys inserted in ascending order leave full nodes behind.
     for is_fixed8 in [true, false] {
         let (tree, local) = make(is_fixed8, capacity(is_fixed8));
         for n in 0..100_000 {
@@ -75,7 +76,7 @@ fn ascending_keys_fill_nodes() {
 
 #[test]
 fn shared_tests() {
-    // What `tree_tests` asks of trees with a capacity.
+    // Proves what `tree_tests` asks of trees with a capacity.
     for (is_fixed8, capacity) in
         [(true, SMALL), (true, CAPACITY_FIXED8), (false, SMALL), (false, CAPACITY_MIXED)]
     {
@@ -87,7 +88,7 @@ fn shared_tests() {
     one_node(&made.0, &made.1);
 }
 
-/// Inserts random keys until that is refused. Returns them.
+/// Inserts random keys until an insertion is refused. Returns the keys.
 fn insert_until_refused(tree: &BwTree, local: &Local, random: &mut Seeded) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = vec![];
     loop {
@@ -106,8 +107,8 @@ fn insert_until_refused(tree: &BwTree, local: &Local, random: &mut Seeded) -> Ve
 
 #[test]
 fn out_of_memory_changes_nothing() {
-    // An insertion that is refused, of an id, a block or a key's object, leaves all other keys in place; removal works all the
-    // same, which lets insertion work again; and all comes back.
+    // Proves that a refused insertion, of an id, a block or a key's object, leaves all other keys in place; that
+    // removal still works, and lets insertion work again; and that all memory comes back.
     for (is_fixed8, limit_bytes, nodes_max) in
         [(true, 1 << 30, 300), (false, 1 << 30, 300), (true, 1 << 20, 1 << 16), (false, 1 << 20, 1 << 16)]
     {
@@ -152,7 +153,8 @@ fn out_of_memory_changes_nothing() {
 
 #[test]
 fn memory_comes_back() {
-    // Trees that are filled and cleared, or filled and emptied, again and again, take no more memory than the first one.
+    // Proves that trees that are filled and cleared, or filled and emptied, again and again take no more memory than
+    // the first one.
     for (is_fixed8, clears) in [(true, true), (false, true), (true, false), (false, false)] {
         let memory = Memory::new(1 << 30);
         let slab = Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 16).expect("addresses");
@@ -186,18 +188,18 @@ fn memory_comes_back() {
 
 #[test]
 fn walks_down_keep_what_splits_move() {
-    // A walk down that has read a page of a leaf finds what a split has moved from there to the right, to keys that it has not
-    // come to.
+    // Proves that a walk down that has read a page of a leaf finds the keys that a split has then moved to the right
+    // and that are still to come.
     for is_fixed8 in [true, false] {
         let (tree, local) = make(is_fixed8, capacity(is_fixed8));
         let many = capacity(is_fixed8) as u64 - 1;
         (0..many).for_each(|n| insert(&tree, &local, &key(is_fixed8, n << 32), 1));
         local.enter();
         let mut page = Page::default();
-        // SAFETY: inside an epoch, and there is no key to live.
+        // SAFETY: inside an epoch, and there is no key that must be alive.
         let mut walk = unsafe { tree.walk(Bound::Unbounded, true, &mut page) };
         let mut next = |walk: &mut _| {
-            // SAFETY: as above; this is the walk's page.
+            // SAFETY: inside an epoch, and this is the walk's page.
             let paged = unsafe { tree.next_page(walk, &mut page, &mut Never) };
             (paged == Paged::Page).then(|| page.ids[..page.len].iter().filter(|id| id.0 == 1).count())
         };
@@ -211,15 +213,15 @@ fn walks_down_keep_what_splits_move() {
 
 #[test]
 fn marks_tell_of_changes() {
-    // A mark holds until a key comes or goes in its leaf, or the leaf is split or merged; a stamp that was raised by then is found
-    // for each key that the leaf had or would have had.
+    // Proves that a mark holds until a key comes or goes in its leaf, or the leaf is split or merged, and that a stamp
+    // raised by then is found for each key that the leaf had or would have had.
     let (tree, local) = make(true, SMALL);
     (0..40).for_each(|n| insert(&tree, &local, &key(true, n * 10), 1));
     local.enter();
     let mut page = Page { is_marking: true, ..Page::default() };
-    // SAFETY: inside an epoch, and there is no key to live.
+    // SAFETY: inside an epoch, and there is no key that must be alive.
     let mut walk = unsafe { tree.walk(Bound::Unbounded, false, &mut page) };
-    // SAFETY: as above; this is the walk's page.
+    // SAFETY: inside an epoch, and this is the walk's page.
     while unsafe { tree.next_page(&mut walk, &mut page, &mut Never) } != Paged::End {}
     assert!(page.marks.len() > 8);
     for mark in &page.marks {
@@ -237,7 +239,7 @@ fn marks_tell_of_changes() {
     (0..20).for_each(|n| remove(&tree, &local, &key(true, n * 10), 1));
     tree.check_structure();
     for n in 0..400 {
-        // SAFETY: inside an epoch; the key lives.
+        // SAFETY: inside an epoch, and the key is alive.
         assert_eq!(unsafe { tree.stamp_of(&Key::new(&key(true, n))) }, 7, "{n}");
     }
     local.leave();
@@ -245,7 +247,8 @@ fn marks_tell_of_changes() {
 
 #[test]
 fn marks_tell_trees_apart() {
-    // A mark does not come to hold again when the id of its leaf is given to a leaf of another tree, which is as old as that one was.
+    // Proves that a mark does not hold again when the id of its leaf is given to a leaf of another tree, of the same
+    // age.
     let memory = Memory::new(1 << 30);
     let map = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 1 << 18).expect("addresses"));
     let local = Local::new(&Epochs::new(), &memory);
@@ -254,9 +257,9 @@ fn marks_tell_trees_apart() {
     let marks = |tree: &BwTree| {
         local.enter();
         let mut page = Page { is_marking: true, ..Page::default() };
-        // SAFETY: inside an epoch, and there is no key to live.
+        // SAFETY: inside an epoch, and there is no key that must be alive.
         let mut walk = unsafe { tree.walk(Bound::Unbounded, false, &mut page) };
-        // SAFETY: as above; this is the walk's page.
+        // SAFETY: inside an epoch, and this is the walk's page.
         while unsafe { tree.next_page(&mut walk, &mut page, &mut Never) } != Paged::End {}
         local.leave();
         page.marks.clone()
@@ -266,7 +269,7 @@ fn marks_tell_trees_apart() {
     assert!(of_one.len() > 1);
     (0..7).for_each(|n| remove(&one, &local, &key(true, n * 10), 1));
     nodes_used(&one, &local);
-    // What was freed last is taken first: that was the root above, and next comes the leaf.
+    // The id that was freed last is taken first. That was the root above, and the leaf comes next.
     let _third = BwTree::limited(map.clone(), true, SMALL, 2).expect("an entry");
     split(&other);
     let of_other = marks(&other);
@@ -284,14 +287,14 @@ fn stress_bwtree(is_fixed8: bool, capacity: usize, key_of: stress::KeyOf, rounds
 
 #[test]
 fn threads_on_eight_bytes() {
-    // Threads inserting, removing, looking up and walking eight-byte keys.
+    // Proves that threads may insert, remove, look up and walk eight-byte keys at the same time.
     stress_bwtree(true, SMALL, |n| n.to_be_bytes().to_vec(), 200_000);
     stress_bwtree(true, CAPACITY_FIXED8, |n| n.to_be_bytes().to_vec(), 200_000);
 }
 
 #[test]
 fn threads_on_prefixes() {
-    // The same with keys of any length, and what they have in common coming and going.
+    // Proves the same with keys of any length, and prefixes that come and go.
     let key_of: stress::KeyOf = |n| format!("{:05}/{:012}/{}", n / 4, n / 2, n).into_bytes();
     stress_bwtree(false, SMALL, key_of, 100_000);
     stress_bwtree(false, CAPACITY_MIXED, key_of, 100_000);
@@ -299,7 +302,7 @@ fn threads_on_prefixes() {
 
 #[test]
 fn threads_insert_only() {
-    // Threads that fill and split the same nodes on all levels lose no key.
+    // Proves that threads that fill and split the same nodes on all levels lose no key.
     for capacity in [SMALL, CAPACITY_FIXED8] {
         let make = |map| BwTree::limited(map, true, capacity, slots(capacity)).expect("an entry");
         stress::insert_only(NODE_BYTES, make);

@@ -1,4 +1,4 @@
-//! The invariants at the head of `node.rs`, and those of the tree, checked on one that nobody is changing.
+//! Checks the invariants at the head of `node.rs`, and those of the tree, on a tree that no thread is changing.
 
 use super::*;
 use crate::index::model::Checked;
@@ -11,7 +11,7 @@ impl Checked for BwTree {
         loop {
             let (named, below) = (std::mem::take(&mut names), &mut names);
             let ids = self.check_level(leftmost, level, below);
-            // What is named is in the level, and what is not can be reached from its left neighbour.
+            // A named node is in the level, and an unnamed one can be reached from its left neighbor.
             assert!(named.iter().all(|(_, id)| ids.iter().any(|(_, other)| id == other)));
             assert!(named.iter().all(|name| ids.contains(name)), "a name is the node's least key");
             let view = self.view(self.word(leftmost));
@@ -23,12 +23,12 @@ impl Checked for BwTree {
 
 fn bytes(text: &Text) -> Vec<u8> {
     let mut short = [0; 8];
-    // SAFETY: nobody changes the tree.
+    // SAFETY: no thread changes the tree.
     unsafe { text.bytes(&mut short) }.to_vec()
 }
 
 impl BwTree {
-    /// Checks the nodes of a level. Returns their least keys and ids, and adds what they name to `names`.
+    /// Checks the nodes of a level. Returns their least keys and ids, and adds the names that they have to `names`.
     fn check_level(&self, leftmost: u32, level: u8, names: &mut Vec<(Vec<u8>, u32)>) -> Vec<(Vec<u8>, u32)> {
         let (mut ids, mut id, mut low) = (vec![], leftmost, vec![]);
         while id != 0 {

@@ -1,5 +1,5 @@
-//! Keys: whole, as fences have them ([`Text`]), as they are searched for ([`Sought`]), and as far as a node's keys differ
-//! ([`Probe`]).
+//! Keys in three forms: whole, as fences have them ([`Text`]); as they are searched for ([`Sought`]); and without the
+//! bytes that all keys of a node have in common ([`Probe`]).
 
 use crate::epoch::Local;
 use crate::index::{Key, object, slice_of};
@@ -7,21 +7,21 @@ use crate::memory::OutOfMemory;
 use std::cmp::Ordering as Order;
 use std::ptr::null_mut;
 
-/// In place of a length: more than eight bytes.
+/// The length code of a key of more than eight bytes.
 pub(super) const LONG: u8 = 9;
 
-/// How many bytes there are, as far as that matters beside a slice.
+/// Returns the length code of these bytes, which is all that matters beside a slice.
 #[inline(always)]
 pub(super) fn code_of(bytes: &[u8]) -> u8 {
     bytes.len().min(usize::from(LONG)) as u8
 }
 
-/// A whole key. One of more than eight bytes has all of them in an object.
+/// A whole key. A key of more than eight bytes has all of them in an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     pub(super) slice: u64,
     pub(super) object: *mut u8,
-    /// Bytes, or [`LONG`].
+    /// The number of bytes, or [`LONG`].
     pub(super) len: u8,
 }
 
@@ -38,23 +38,23 @@ impl Text {
         self.len == 0
     }
 
-    /// All its bytes.
+    /// Returns all bytes of the key.
     ///
     /// # Safety
-    /// The epoch keeps its object.
+    /// The epoch keeps the key's object.
     pub(super) unsafe fn bytes<'k>(&self, short: &'k mut [u8; 8]) -> &'k [u8] {
         if self.object.is_null() {
             *short = self.slice.to_be_bytes();
             return &short[..usize::from(self.len).min(8)];
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the epoch keeps the object.
         unsafe { object::bytes(self.object) }
     }
 
-    /// How it compares with a key. In a tree of eight-byte keys slices tell.
+    /// Compares the key with another. In a tree of eight-byte keys, the slices decide.
     ///
     /// # Safety
-    /// The epoch keeps its object.
+    /// The epoch keeps the key's object.
     #[inline(always)]
     pub(super) unsafe fn order(&self, is_fixed8: bool, sought: &Sought<'_>) -> Order {
         if is_fixed8 || self.slice != sought.slice {
@@ -63,25 +63,25 @@ impl Text {
         if self.object.is_null() || sought.bytes.len() <= 8 {
             return self.len.cmp(&code_of(sought.bytes));
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the epoch keeps the object.
         let bytes = unsafe { object::bytes(self.object) };
         bytes[8..].cmp(&sought.bytes[8..])
     }
 
     /// # Safety
-    /// It was never published.
+    /// The key was never published.
     pub(super) unsafe fn free(self, local: &Local) {
         if !self.object.is_null() {
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has promised that the key was never published, so its object was not either.
             unsafe { object::free(local, self.object) };
         }
     }
 
     /// # Safety
-    /// No operation reaches its object that begins from now on.
+    /// No operation that begins from now on reaches the key's object.
     pub(super) unsafe fn retire(self, local: &Local) {
         if !self.object.is_null() {
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has promised that new operations cannot reach the object.
             unsafe { object::retire(local, self.object) };
         }
     }
@@ -91,7 +91,7 @@ impl Text {
 #[derive(Clone, Copy)]
 pub(super) struct Sought<'k> {
     pub(super) slice: u64,
-    /// All its bytes; of no use in a tree of eight-byte keys.
+    /// All bytes of the key. They are of no use in a tree of eight-byte keys.
     pub(super) bytes: &'k [u8],
 }
 
@@ -101,17 +101,17 @@ impl<'k> Sought<'k> {
         Sought { slice: key.slice, bytes: if is_fixed8 { &[] } else { key.bytes(short) } }
     }
 
-    /// The key of a text whose object the epoch keeps.
+    /// Makes the key to search for from a text.
     ///
     /// # Safety
-    /// That is so.
+    /// The epoch keeps the text's object.
     pub(super) unsafe fn text(text: &Text, short: &'k mut [u8; 8]) -> Sought<'k> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the epoch keeps the object.
         Sought { slice: text.slice, bytes: unsafe { text.bytes(short) } }
     }
 }
 
-/// A key behind what all keys of a node have in common.
+/// A key without the bytes that all keys of a node have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Probe<'k> {
     pub(super) slice: u64,
@@ -119,7 +119,7 @@ pub(super) struct Probe<'k> {
     pub(super) rest: &'k [u8],
 }
 
-/// How many bytes two keys begin with in common.
+/// Returns how many bytes two keys have in common at their beginnings.
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -1,5 +1,5 @@
-//! A node as of one moment: its block, and the chain of records from one of them on. That never changes, so what is read
-//! of it needs no second look.
+//! A node as of one moment: its block, and the chain of records from one record on. A view never changes, so data read
+//! from it needs no second look.
 
 use super::node::{Entry, Node, SLOTS_MAX, TARGETS_MAX};
 use super::text::{Probe, Sought};
@@ -14,14 +14,14 @@ pub(super) struct View<'a> {
     newest: u8,
 }
 
-/// What the records of a chain say, in all.
+/// The sum of the records of a chain.
 pub(super) struct Chain {
-    /// Targets that were removed, a bit each.
+    /// The targets that were removed, one bit each.
     pub(super) dead: u128,
-    /// Slots of added entries that live; the newest first, or sorted by [`View::sorted`].
+    /// The slots of live added entries, the newest first, or sorted by [`View::sorted`].
     slots: [u8; SLOTS_MAX],
     slots_len: usize,
-    /// Records.
+    /// The number of records.
     pub(super) len: usize,
 }
 
@@ -35,12 +35,12 @@ impl Chain {
     }
 }
 
-/// Which child of an interior.
+/// A child of an interior.
 #[derive(Clone, Copy)]
 pub(super) enum Which<'k> {
-    /// The last one that begins at this key, or before.
+    /// The last child that begins at or before this key.
     UpTo(Sought<'k>),
-    /// The last one that begins before this key.
+    /// The last child that begins before this key.
     Below(Sought<'k>),
     Last,
 }
@@ -50,11 +50,12 @@ impl<'a> View<'a> {
     /// The word was found in this epoch, or its block is not published yet.
     #[inline(always)]
     pub(super) unsafe fn of(word: Word) -> View<'a> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has promised that the word was found in this epoch, which keeps the block, or that the
+        // block is not published, so that its maker keeps it.
         View { node: unsafe { Node::at(word.block()) }, newest: word.newest() }
     }
 
-    /// What a mark has of a node that is so.
+    /// Returns the part of a mark that tells this state of the node.
     pub(super) fn mark(&self) -> u64 {
         self.node.header().number << 8 | u64::from(self.newest)
     }
@@ -63,31 +64,31 @@ impl<'a> View<'a> {
         self.node.header().level
     }
 
-    /// The right neighbour, if the key is there, or further on.
+    /// Returns the right neighbor, if the key is there or further on.
     #[inline(always)]
     pub(super) fn beyond(&self, sought: &Sought<'_>) -> Option<u32> {
         let header = self.node.header();
         if header.next == 0 {
             return None;
         }
-        // SAFETY: the neighbour's object, which is there as long as this block is.
+        // SAFETY: the object is the neighbor's, and is there as long as this block is.
         let order = unsafe { header.high.order(header.is_fixed8, sought) };
         (order != Order::Greater).then_some(header.next)
     }
 
-    /// As `beyond`, for the keys below this one.
+    /// Returns the right neighbor like `beyond`, for the keys below this one.
     pub(super) fn beyond_below(&self, sought: &Sought<'_>) -> Option<u32> {
         let header = self.node.header();
         if header.next == 0 {
             return None;
         }
-        // SAFETY: as in `beyond`.
+        // SAFETY: the object is the neighbor's, and is there as long as this block is.
         let order = unsafe { header.high.order(header.is_fixed8, sought) };
         (order == Order::Less).then_some(header.next)
     }
 
-    /// Goes through the chain, the newest record first. `added` sees each added entry that lives, until it says that that
-    /// is enough. Returns which targets are dead, and how many records were seen.
+    /// Walks the chain, the newest record first. `added` sees each live added entry until it returns false. Returns the
+    /// dead targets, and the number of records seen.
     #[inline(always)]
     fn walk(&self, mut added: impl FnMut(u8, &Entry) -> bool) -> (u128, usize) {
         let (node, count, slots) = (self.node, self.node.count(), self.node.slots());
@@ -121,13 +122,13 @@ impl<'a> View<'a> {
         Chain { dead, slots, slots_len, len }
     }
 
-    /// Entries that live.
+    /// Returns the number of live entries.
     pub(super) fn live(&self, chain: &Chain) -> usize {
         let dead = chain.dead & ((1 << self.node.count()) - 1);
         self.node.count() - dead.count_ones() as usize + chain.slots_len
     }
 
-    /// The target that has a key, and its value.
+    /// Returns the target that has a key, and its value.
     #[inline(always)]
     pub(super) fn find(&self, probe: &Probe<'_>) -> Option<(usize, u32)> {
         let (node, mut found) = (self.node, None);
@@ -144,7 +145,7 @@ impl<'a> View<'a> {
         (dead >> place & 1 == 0).then(|| (place, node.value(place)))
     }
 
-    /// A child of an interior.
+    /// Returns a child of an interior.
     #[inline(always)]
     pub(super) fn child(&self, which: Which<'_>) -> u32 {
         match which {
@@ -162,12 +163,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The first child: its entry has the node's least key.
+    /// Returns the first child, whose entry has the node's least key.
     pub(super) fn first_child(&self) -> u32 {
         self.node.value(0)
     }
 
-    /// The last child of those of the base up to `end`, and added ones that are `within`.
+    /// Returns the last child among those of the base up to `end` and the added ones that are `within`.
     #[inline(always)]
     fn last_child(&self, end: usize, within: impl Fn(&Entry) -> bool) -> u32 {
         let (node, mut last) = (self.node, None::<Entry>);
@@ -186,7 +187,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The chain, its added entries in the order of keys.
+    /// Returns the chain, with its added entries in the order of keys.
     pub(super) fn sorted(&self) -> Chain {
         let mut chain = self.chain();
         let slots = &mut chain.slots[..chain.slots_len];
@@ -194,12 +195,13 @@ impl<'a> View<'a> {
         chain
     }
 
-    /// The entries that live, in order.
+    /// Returns the live entries, in order.
     pub(super) fn entries<'c>(&self, chain: &'c Chain) -> Merged<'a, 'c> {
         Merged { node: self.node, chain, base: 0..self.node.count(), slots: chain.slots() }
     }
 
-    /// Of those, the ones from a place on, or up to there. `is_left` says whether a key is left of that.
+    /// Returns the live entries from a place on, or up to it. `is_left` says whether an entry is to the left of the
+    /// place.
     pub(super) fn entries_from<'c>(
         &self,
         chain: &'c Chain,
@@ -213,14 +215,14 @@ impl<'a> View<'a> {
         Merged { node: self.node, chain, base, slots }
     }
 
-    /// Entries that do not live any more.
+    /// Returns the entries that no longer live.
     pub(super) fn dead_entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
         let (node, dead) = (self.node, self.chain().dead);
         (0..TARGETS_MAX).filter(move |target| dead >> target & 1 != 0).map(move |target| node.target(target))
     }
 }
 
-/// Entries of a base and added ones, in order from either end, with the slots of added ones.
+/// The entries of a base and added entries, in order from either end, with the slots of added entries.
 pub(super) struct Merged<'a, 'c> {
     node: Node<'a>,
     chain: &'c Chain,

@@ -1,6 +1,7 @@
-//! Range walks in both directions. A walk's place is a position among keys, and a leaf as of the moment when its word was read: it
-//! hands out pages of that, whatever becomes of the leaf, and goes on at the leaf's upper fence with the right
-//! neighbour, or at its lower one with a descent for the keys below.
+//! Range walks in both directions. A walk's place is a position among keys, and a leaf as of the moment at which its
+//! word was read. The walk hands out pages of that state, whatever happens to the leaf. Going up, it continues at the
+//! leaf's upper fence with the right neighbor. Going down, it continues at the lower fence with a descent for the keys
+//! below.
 
 use super::node::Entry;
 use super::text::Sought;
@@ -12,21 +13,21 @@ use crate::suspend::Suspend;
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 
-/// A suspended range walk. Where keys vary in length, its position is in its page.
+/// A suspended range walk. If keys vary in length, its position is in its page.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     /// The position, or its first bytes.
     slice: u64,
     /// The node's word, if it has been read.
     word: Word,
-    /// The node; 0: it is the root.
+    /// The node. 0 means the root.
     id: u32,
-    /// What has been asked for.
+    /// The memory that has been requested.
     asked: Asked,
     reverse: bool,
-    /// There is a position; otherwise all entries are still to come.
+    /// Whether there is a position. Without one, all entries are still to come.
     is_bounded: bool,
-    /// The position itself is still to come.
+    /// Whether the position itself is still to come.
     inclusive: bool,
     done: bool,
 }
@@ -42,11 +43,11 @@ enum Asked {
     Keys,
 }
 
-/// What reading a leaf came to.
+/// The outcome of reading a leaf.
 enum Gathered {
-    /// Memory has been asked for.
+    /// Memory has been requested.
     Suspended,
-    /// Nothing to show; the walk has moved on.
+    /// There is nothing to show; the walk has moved on.
     Moved,
     Page,
 }
@@ -88,7 +89,7 @@ impl Walk {
         self.is_bounded.then_some(Sought { slice: self.slice, bytes: &page.position })
     }
 
-    /// The right neighbour, if the walk goes on there or further on.
+    /// Returns the right neighbor, if the walk goes on there or further on.
     fn beyond(&self, view: &View<'_>, position: Option<&Sought<'_>>) -> Option<u32> {
         let next = view.node.header().next;
         match position {
@@ -116,7 +117,7 @@ impl BwTree {
         while !w.done {
             if w.id == 0 {
                 w.go(self.root().id());
-                w.asked = Asked::Entry; // all descents read that
+                w.asked = Asked::Entry; // all descents read this entry
             }
             if w.asked == Asked::Nothing {
                 w.asked = Asked::Entry;
@@ -147,7 +148,7 @@ impl BwTree {
         Paged::End
     }
 
-    /// Asks for the mapping entry that the walk reads next, if it is known.
+    /// Requests the mapping entry that the walk reads next, if it is known.
     #[inline(always)]
     pub(super) fn prepare_walk<S: Suspend>(&self, w: &Walk, s: &mut S) {
         if w.asked == Asked::Nothing && w.id != 0 && !w.done {
@@ -155,7 +156,7 @@ impl BwTree {
         }
     }
 
-    /// Copies what is still to come from a leaf, as much as the page takes.
+    /// Copies the entries that are still to come from a leaf, up to a page.
     fn gather<S: Suspend>(&self, w: &mut Walk, view: &View<'_>, page: &mut Page, s: &mut S) -> Gathered {
         let mut entries = [Entry::NONE; PAGE_ENTRIES_MAX];
         let (mut len, mut is_more) = (0, false);
@@ -196,7 +197,7 @@ impl BwTree {
         if len > 0 { Gathered::Page } else { Gathered::Moved }
     }
 
-    /// The entries of a leaf that are still to come.
+    /// Returns the entries of a leaf that are still to come.
     fn still_to_come<'a, 'c>(
         &self,
         w: &Walk,
@@ -206,9 +207,9 @@ impl BwTree {
     ) -> Merged<'a, 'c> {
         let Some(position) = w.position(page) else { return view.entries(chain) };
         let node = view.node;
-        // SAFETY: the leaf's, which was in the tree in this epoch.
+        // SAFETY: the key is the leaf's, which was in the tree in this epoch.
         if unsafe { node.header().low.order(self.is_fixed8, &position) } == Order::Greater {
-            return view.entries(chain); // the walk comes from the left neighbour
+            return view.entries(chain); // the walk comes from the left neighbor
         }
         let probe = node.probe(&position);
         // Does the position itself lie to the left of where the walk goes on?
@@ -227,7 +228,7 @@ impl BwTree {
             (page.ids[i], page.slices[i]) = (RecordId(entry.value), entry.slice);
             if !self.is_fixed8 {
                 let (mut short, text) = ([0; 8], view.node.text(entry));
-                // SAFETY: of an entry that lived in this epoch.
+                // SAFETY: the key is that of an entry that lived in this epoch.
                 page.bytes.extend_from_slice(unsafe { text.bytes(&mut short) });
                 page.ends[i] = page.bytes.len() as u32;
             }
@@ -236,7 +237,7 @@ impl BwTree {
 }
 
 impl Walk {
-    /// The position is at the last entry of the page, which is behind it.
+    /// Moves the position to the last entry of the page, which is then behind the walk.
     #[inline(always)]
     fn pass(&mut self, page: &mut Page) {
         let Some(last) = page.len.checked_sub(1) else { return };
@@ -251,7 +252,7 @@ impl Walk {
         self.slice = crate::index::slice_of(&page.position);
     }
 
-    /// The position is below all keys of the leaf.
+    /// Moves the position below all keys of the leaf.
     fn pass_down(&mut self, view: &View<'_>, page: &mut Page) {
         let low = view.node.header().low;
         self.done = low.is_empty();
@@ -259,7 +260,7 @@ impl Walk {
         if !page.is_fixed8 {
             let mut short = [0; 8];
             page.position.clear();
-            // SAFETY: the leaf's, which was in the tree in this epoch.
+            // SAFETY: the key is the leaf's, which was in the tree in this epoch.
             page.position.extend_from_slice(unsafe { low.bytes(&mut short) });
         }
         self.go(0);

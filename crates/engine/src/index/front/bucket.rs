@@ -1,13 +1,13 @@
-//! What a bucket looks like: one cache line, five entries and a head. A line of zeros is an empty bucket.
+//! The layout of a bucket: one cache line with five entries and a head. A line of zeros is an empty bucket.
 //!
-//! All writes happen under the bucket's latch ([`Held`]). Readers take none: they read the head, then what they want, then
-//! the head again, and throw the result away where it is not the same, or says that the bucket is latched.
+//! All writes happen under the bucket's latch ([`Held`]). Readers take no latch. They read the head, then what they
+//! want, then the head again. They discard the result if the head has changed, or says that the bucket is latched.
 
 use super::BUCKET_BYTES;
 use crate::index::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::Backoff;
 
-/// Entries of a bucket: what fits into the line beside the head.
+/// The entries of a bucket: as many as fit into the line beside the head.
 pub(super) const ENTRIES: usize = 5;
 
 /// One block of the buckets' slab.
@@ -18,51 +18,53 @@ pub(super) struct Bucket {
     head: AtomicU32,
 }
 
-// The weak memory checker's atomics are larger: it has no slab of buckets.
+// The weak memory checker's atomics are larger. It has no slab of buckets.
 #[cfg(not(braid_loom))]
 const _: () = assert!(size_of::<Bucket>() == BUCKET_BYTES);
 
-/// The head's bits 0 to 4: entries in use.
+/// The entries in use: bits 0 to 4 of the head.
 const LIVE: u32 = (1 << ENTRIES) - 1;
 const LATCHED: u32 = 1 << ENTRIES;
-/// The rest of the head, which is another one after each change: 26 bits, so a reader would have to stand still between its
-/// two looks for exactly as many changes of this one bucket, or a multiple, to take it for unchanged.
+/// The lowest bit of the version: the rest of the head, of 26 bits, which changes with each change of the bucket. A
+/// reader takes a changed bucket for unchanged only if it stands still between its two looks for exactly as many
+/// changes of this one bucket as there are versions, or a multiple.
 const VERSION: u32 = LATCHED << 1;
 
 impl Bucket {
-    /// The id under a tag. `None` also where the bucket is being changed.
+    /// Returns the id of a tag. Returns `None` also if the bucket is being changed.
     #[inline(always)]
     pub(super) fn find(&self, tag: u64) -> Option<u32> {
-        // Acquire: pairs with the Release in Held::drop.
+        // Acquire: pairs with the Release in `Held::drop`.
         let head = self.head.load(Ordering::Acquire);
         let hits = self.equal(tag) & head & LIVE;
         if hits == 0 || head & LATCHED != 0 {
             return None;
         }
         let id = self.ids.get(hits.trailing_zeros() as usize)?.load(Ordering::Relaxed);
-        // Pairs with the Release fence in `hold`: having read a word written after it, we see the latch, or a later head.
+        // Pairs with the Release fence in `try_hold`: a reader that has read a word written after it sees the latch, or
+        // a later head.
         fence(Ordering::Acquire);
         (self.head.load(Ordering::Relaxed) == head).then_some(id)
     }
 
-    /// The places, used or not, that have this tag.
+    /// Returns the places, used or not, that have this tag.
     #[inline(always)]
     fn equal(&self, tag: u64) -> u32 {
         let bit = |i: usize| u32::from(self.tags[i].load(Ordering::Relaxed) == tag) << i;
         (0..ENTRIES).fold(0, |hits, i| hits | bit(i))
     }
 
-    /// Whether another entry would fit, lately.
+    /// Returns whether another entry would fit, at a recent moment.
     #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         self.head.load(Ordering::Relaxed) & LIVE != LIVE // a hint: looked at again under the latch
     }
 
-    /// Latches the bucket, waiting for its holder.
+    /// Waits for the holder of the latch, if there is one, and latches the bucket.
     pub(super) fn hold(&self) -> Held<'_> {
         let mut backoff = Backoff::new();
         loop {
-            // Relaxed: only waits; `try_hold` decides. Reading keeps the line shared meanwhile.
+            // Relaxed: this only waits; `try_hold` decides. Meanwhile, reads keep the cache line shared.
             if self.head.load(Ordering::Relaxed) & LATCHED == 0
                 && let Some(held) = self.try_hold()
             {
@@ -74,7 +76,7 @@ impl Bucket {
 
     /// Latches the bucket if it is free.
     pub(super) fn try_hold(&self) -> Option<Held<'_>> {
-        // Acquire: pairs with the Release in Held::drop.
+        // Acquire: pairs with the Release in `Held::drop`.
         let head = self.head.fetch_or(LATCHED, Ordering::Acquire);
         if head & LATCHED != 0 {
             return None;
@@ -85,15 +87,15 @@ impl Bucket {
     }
 }
 
-/// A bucket that is latched until this is dropped, which publishes what was changed.
+/// A latched bucket. Dropping this publishes the changes and releases the latch.
 pub(super) struct Held<'a> {
     bucket: &'a Bucket,
-    /// What the head will be, but for the version.
+    /// The head that the bucket will have.
     head: u32,
 }
 
 impl Held<'_> {
-    /// The place of a tag that is in use.
+    /// Returns the place of a tag that is in use.
     pub(super) fn place(&self, tag: u64) -> Option<usize> {
         let hits = self.bucket.equal(tag) & self.head;
         (hits != 0).then(|| hits.trailing_zeros() as usize)
@@ -116,7 +118,7 @@ impl Held<'_> {
         self.head = (self.head | 1 << place).wrapping_add(VERSION);
     }
 
-    /// The tag and id of a place, if it is in use.
+    /// Returns the tag and id of a place, if the place is in use.
     pub(super) fn entry(&self, place: usize) -> Option<(u64, u32)> {
         let entry = || {
             let (tag, id) = (&self.bucket.tags[place], &self.bucket.ids[place]);
@@ -125,7 +127,7 @@ impl Held<'_> {
         (self.head & 1 << place != 0).then(entry)
     }
 
-    /// Takes the entry of a place in use out.
+    /// Removes the entry of a place in use.
     pub(super) fn clear(&mut self, place: usize) {
         debug_assert!(self.head & 1 << place != 0);
         self.head = (self.head & !(1 << place)).wrapping_add(VERSION);

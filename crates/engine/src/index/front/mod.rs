@@ -1,11 +1,12 @@
-//! A hash table in front of a tree, of keys up to eight bytes: what it has is right, and what it has not is looked for in the
-//! tree. README.md of the folder above has the argument.
+//! A hash table before a tree, for keys of up to eight bytes. What it finds is right; what it does not find is looked
+//! for in the tree. README.md of the folder above has the argument.
 //!
-//! Called by [`TableIndex`](super::TableIndex), for tables that have one. Knows nothing of the tree behind it, whose
-//! operations it is given as closures.
+//! [`TableIndex`](super::TableIndex) calls it, for tables that have a front. It knows nothing of the tree behind it,
+//! whose operations it gets as closures.
 //!
-//! Invariant: an entry of a bucket that is not latched is in the tree. A thread that changes one of a
-//! bucket's keys in the tree holds the bucket's latch, taken before any latch of the tree, and never across a suspension.
+//! Invariant: an entry of a bucket that is not latched is in the tree. A thread that changes one of a bucket's keys in
+//! the tree holds the bucket's latch. It takes the latch before any latch of the tree, and never holds it across a
+//! suspension.
 
 mod bucket;
 #[cfg(all(test, braid_shuttle))]
@@ -21,24 +22,25 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{CachePadded, Latch};
 use bucket::{Bucket, ENTRIES, Held};
 
-/// Bytes of a bucket: what the slab's blocks must have.
+/// The bytes of a bucket. The slab's blocks must have this size.
 pub(super) const BUCKET_BYTES: usize = crate::suspend::CACHE_LINE;
 
-/// Whether a table has a hash table in front of its index, which finds most records by one look into memory where the index
-/// takes one for each of its levels.
+/// Whether a table has a hash table before its index. The hash table finds most records by one look into memory, where
+/// the index takes one look for each of its levels.
 ///
-/// It serves lookups of single keys of up to eight bytes, by `get`, `get_many`, and writes of rows that are there. Scans, keys
-/// that are not there, and longer keys are the index's alone. An absent key costs a look more than without, as does an insert.
+/// It serves lookups of single keys of up to eight bytes, by `get`, `get_many`, and writes of existing rows. Scans,
+/// absent keys and longer keys go to the index alone. An absent key costs one look more than without a front, and so
+/// does an insert.
 ///
-/// It costs about 32 bytes of memory per record, and pays where most operations are on single keys of a table that is much
-/// larger than the processor's caches. Transactions that run one after the other gain most by it, and those that a worker
-/// interleaves less: both are faster, and the ratio between them falls. Memory counts against
-/// [`Options::memory_limit_bytes`](crate::Options::memory_limit_bytes): at the limit it grows no more, and further keys are
-/// found by the index.
+/// It costs about 32 bytes of memory per record. It pays if most operations are on single keys of a table that is much
+/// larger than the processor's caches. Transactions that run one after the other gain most, and transactions that a
+/// worker interleaves gain less: both are faster, and the ratio between them falls. Its memory counts against
+/// [`Options::memory_limit_bytes`](crate::Options::memory_limit_bytes). At the limit it stops growing, and the index
+/// finds the further keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Front {
-    /// None: all keys are found by the index. The default.
+    /// No front: the index finds all keys. The default.
     #[default]
     None,
     /// A hash table.
@@ -46,10 +48,10 @@ pub enum Front {
 }
 
 impl Front {
-    /// All of them.
+    /// All fronts.
     pub const ALL: &'static [Front] = &[Front::None, Front::Hash];
 
-    /// Its name in commands and messages.
+    /// Returns the name in commands and messages.
     pub fn name(self) -> &'static str {
         match self {
             Front::None => "none",
@@ -57,7 +59,7 @@ impl Front {
         }
     }
 
-    /// The one of this name.
+    /// Returns the front of this name.
     pub fn named(name: &str) -> Option<Front> {
         Front::ALL.iter().copied().find(|front| front.name() == name)
     }
@@ -66,7 +68,7 @@ impl Front {
 impl std::str::FromStr for Front {
     type Err = String;
 
-    /// The one of this name, as commands take it; else an error that says which names there are.
+    /// Returns the front of this name, as commands take it. The error says which names there are.
     fn from_str(name: &str) -> Result<Front, String> {
         let names = Front::ALL.iter().map(|front| front.name()).collect::<Vec<_>>();
         Front::named(name)
@@ -74,30 +76,31 @@ impl std::str::FromStr for Front {
     }
 }
 
-/// Buckets of an empty table: a tag has its key's length in place of the four bits by which these are told apart.
+/// The buckets of an empty table. A tag has its key's length in place of the four bits that tell these buckets apart.
 const BUCKETS_MIN: u64 = 1 << LENGTH_BITS;
 const LENGTH_BITS: u32 = 4;
 const _: () = assert!(KEY_BYTES_MAX < 1 << LENGTH_BITS);
 
-/// Longer keys do not fit into an entry, and records do not have their keys to compare.
+/// The longest key in bytes. A longer key does not fit into an entry, and a record does not have its key to compare.
 const KEY_BYTES_MAX: u32 = 8;
 
-/// Keys per bucket above which a bucket is added. With two, 32 bytes per key, full buckets keep 1 to 2 of 100 keys out, and 6 of
-/// 100 when they are inserted, of which lookups take in what there is room for later; with three, 21 bytes, 5 to 8 of 100 (16). A
-/// key that is kept out costs more than its own descent: transactions that are left equally often stay in step, and the worker's
+/// The keys per bucket above which a bucket is added. With two, a key costs 32 bytes, and full buckets keep out 1 to 2
+/// of 100 keys. At the insertion they keep out 6 of 100, and later lookups take in those for which there is room. With
+/// three, a key costs 21 bytes, and full buckets keep out 5 to 8 of 100 keys (16 at the insertion). A key that is kept
+/// out costs more than its own descent: transactions that are left equally often stay in step, and the worker's
 /// branches are predicted.
 const LOAD: u64 = 2;
 
-/// Keys until growing is tried again when memory was refused.
+/// The number of keys after which growing is tried again when memory was refused.
 const PATIENCE: u64 = 1024;
 
-/// A key, mixed, and its length: equal for equal keys alone, as mixing is a bijection, and the bits that make place for the
-/// length are those of the bucket's number.
+/// A mixed key and its length. Tags in one bucket are equal only for equal keys, because mixing is a bijection, and the
+/// bits that make place for the length are those of the bucket's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
-    /// Which bucket.
+    /// The mixed key, which chooses the bucket.
     hash: u64,
-    /// What the bucket's entry has.
+    /// The word in the bucket's entry.
     word: u64,
 }
 
@@ -107,7 +110,7 @@ impl Tag {
         if key.len > KEY_BYTES_MAX {
             return None;
         }
-        // (The finisher of SplitMix64: neighbours, and keys that differ in high bits alone, come to lie anywhere.)
+        // This is the finisher of SplitMix64. It spreads neighboring keys, and keys that differ only in high bits.
         let mut hash = key.slice;
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -118,30 +121,30 @@ impl Tag {
 
 /// A hash table that grows a bucket at a time (linear hashing: Litwin, VLDB 1980), without chains.
 pub(super) struct HashFront {
-    /// Where bucket 0 lies; the others follow.
+    /// The address of bucket 0; the others follow it.
     buckets: *mut u8,
-    /// Buckets in use, `BUCKETS_MIN` at least: only grows.
+    /// The number of buckets in use, at least `BUCKETS_MIN`. It only grows.
     len: AtomicU64,
     slab: Slab,
     growth: CachePadded<Growth>,
 }
 
-// SAFETY: the buckets are in the slab, which is Sync; everything there is atomic.
+// SAFETY: the buckets are in the slab, which is Sync, and everything there is atomic.
 unsafe impl Send for HashFront {}
-// SAFETY: as above.
+// SAFETY: as for Send, everything that is reached through `buckets` is atomic.
 unsafe impl Sync for HashFront {}
 
 struct Growth {
-    /// Keys of the tree that could have an entry, whether they have one or not.
+    /// The keys of the tree that could have an entry, whether they have one or not.
     keys: AtomicU64,
-    /// How many keys call for another bucket.
+    /// The number of keys that calls for another bucket.
     next_at: AtomicU64,
     /// Held while a bucket is added.
     latch: Latch,
 }
 
 impl HashFront {
-    /// An empty one, of blocks of `slab`, [`BUCKET_BYTES`] each, which is its own.
+    /// Makes an empty table of blocks of `slab`, of [`BUCKET_BYTES`] each. The slab is the table's own.
     pub(super) fn new(slab: Slab) -> Result<HashFront, OutOfMemory> {
         for number in 0..BUCKETS_MIN {
             let id = slab.allocate_next()?;
@@ -157,14 +160,14 @@ impl HashFront {
         Ok(HashFront { buckets, len: AtomicU64::new(BUCKETS_MIN), slab, growth: CachePadded::new(growth) })
     }
 
-    /// The bucket to look for a key in; `None`: the tree alone has it. The bucket is the key's own, or was, so that more may
-    /// be found elsewhere.
+    /// Returns the bucket in which to look for a key, or `None` if only the tree can have the key. The bucket is or was
+    /// the key's own, so the key may be elsewhere by now.
     #[inline(always)]
     pub(super) fn bucket_of(&self, key: &Key) -> Option<u32> {
         Tag::of(key).map(|tag| self.number_of(tag))
     }
 
-    /// The record of a key, if this bucket has it.
+    /// Returns the record of a key, if this bucket has it.
     #[inline(always)]
     pub(super) fn find(&self, number: u32, key: &Key) -> Option<RecordId> {
         self.bucket(number).find(Tag::of(key)?.word).map(RecordId)
@@ -181,7 +184,7 @@ impl HashFront {
         let mut held = self.hold(tag);
         let inserted = into_tree();
         if inserted == Ok(Inserted::New) {
-            held.put(tag.word, id.0); // where it is full, the tree alone has the key
+            held.put(tag.word, id.0); // if it is full, only the tree has the key
             self.added(held);
         }
         inserted
@@ -203,7 +206,7 @@ impl HashFront {
         removed
     }
 
-    /// Takes a key in that was not here when the tree had it, if there is room by now. `in_tree`: what the tree has.
+    /// Adds a key that was not here when the tree had it, if there is room now. `in_tree` asks the tree.
     #[inline(always)]
     pub(super) fn note(&self, key: &Key, in_tree: impl FnOnce() -> Option<RecordId>) {
         let Some(tag) = Tag::of(key) else { return };
@@ -216,7 +219,7 @@ impl HashFront {
     #[cold]
     #[inline(never)]
     fn note_tag(&self, tag: Tag, number: u32, in_tree: impl FnOnce() -> Option<RecordId>) {
-        // A lookup waits for nobody: the next one may do it.
+        // A lookup does not wait for other threads. The next lookup may do it.
         let Some(mut held) = self.bucket(number).try_hold() else { return };
         if self.number_of(tag) == number
             && !held.is_full()
@@ -227,12 +230,12 @@ impl HashFront {
         }
     }
 
-    /// The key's bucket, latched: it stays the key's own as long as that is held.
+    /// Latches the key's bucket, which stays the key's own as long as the latch is held.
     fn hold(&self, tag: Tag) -> Held<'_> {
         loop {
             let number = self.number_of(tag);
             let held = self.bucket(number).hold();
-            // Who takes entries out of a bucket publishes the new length before the latch is free.
+            // A thread that takes entries out of a bucket publishes the new length before it releases the latch.
             if self.number_of(tag) == number {
                 return held;
             }
@@ -248,7 +251,7 @@ impl HashFront {
         (if number < len { number } else { number & low }) as u32
     }
 
-    /// A bucket's address, also good for prefetching.
+    /// Returns a bucket's address, which may also be prefetched.
     #[inline(always)]
     pub(super) fn at(&self, number: u32) -> *const u8 {
         self.buckets.wrapping_add(number as usize * BUCKET_BYTES)
@@ -257,12 +260,13 @@ impl HashFront {
     #[inline(always)]
     fn bucket(&self, number: u32) -> &Bucket {
         debug_assert!(u64::from(number) < self.slab.used());
-        // SAFETY: a block of the slab, of the size and alignment of a bucket, which is atomics only.
+        // SAFETY: this is a block of the slab, of the size and alignment of a bucket, which consists of atomics only.
         unsafe { &*self.at(number).cast::<Bucket>() }
     }
 }
 
-/// The greatest power of two that is not above `len`: buckets behind it were split off those that many places before.
+/// Returns the greatest power of two that is not above `len`. A bucket from there on was split off the bucket that many
+/// places before it.
 #[inline(always)]
 fn half_of(len: u64) -> u64 {
     debug_assert!(len >= BUCKETS_MIN);
@@ -271,9 +275,9 @@ fn half_of(len: u64) -> u64 {
 
 // ---- growing
 impl HashFront {
-    /// The tree has a key more, of this bucket.
+    /// Counts a key that the tree has gained, of this bucket, and adds a bucket if it is time.
     fn added(&self, held: Held<'_>) {
-        // Relaxed: when to grow is no more than a guess. Counted under the latch: before the key can be removed.
+        // Relaxed: when to grow is only a guess. The key is counted under the latch, before it can be removed.
         let keys = self.growth.keys.fetch_add(1, Ordering::Relaxed) + 1;
         drop(held);
         if keys > self.growth.next_at.load(Ordering::Relaxed) {
@@ -281,20 +285,21 @@ impl HashFront {
         }
     }
 
-    /// Adds one bucket, which takes its entries from the next one to be split; unless somebody is about either.
+    /// Adds one bucket, which takes its entries from the next bucket to be split. Does nothing if another thread grows
+    /// the table or holds the bucket to split.
     #[cold]
     #[inline(never)]
     fn grow(&self, keys: u64) {
         let Some(_one_at_a_time) = self.growth.latch.try_lock() else { return };
         let len = self.len.load(Ordering::Relaxed); // changed under the latch only
-        // (One may be left from a time before when the bucket to split was busy.)
+        // A bucket may be left from an earlier attempt, when the bucket to split was busy.
         if self.slab.used() == len && self.slab.allocate_next().is_err() {
-            // What does not fit any more is found by the tree.
+            // The tree finds the keys that no longer fit.
             self.growth.next_at.store(keys + PATIENCE, Ordering::Relaxed);
             return;
         }
         let half = half_of(len);
-        let mut into = self.bucket(len as u32).hold(); // nobody else knows of it
+        let mut into = self.bucket(len as u32).hold(); // no other thread knows of it
         let Some(mut from) = self.bucket((len - half) as u32).try_hold() else { return };
         for place in 0..ENTRIES {
             if let Some((word, id)) = from.entry(place).filter(|(word, _)| word & half != 0) {
@@ -303,7 +308,7 @@ impl HashFront {
             }
         }
         drop(into);
-        // Release: pairs with the Acquire in `number_of`. Before `from` is free: see `hold`.
+        // Release: pairs with the Acquire in `number_of`. This precedes the release of `from`: see `hold`.
         self.len.store(len + 1, Ordering::Release);
         drop(from);
         self.growth.next_at.store(LOAD * (len + 1), Ordering::Relaxed); // as in `added`

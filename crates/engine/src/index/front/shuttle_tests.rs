@@ -1,6 +1,6 @@
-//! A model of what may meet in a bucket, in front of a tree that is a map under a lock: every access of a bucket's word, and
-//! of the tree, is a place where another thread may go on. What is found in the front must have been in the tree at some
-//! moment of the lookup, and at the end must be there. The same model with a planted error must fail.
+//! A model of threads that meet in a bucket, before a tree that is a map under a lock. Another thread may go on at
+//! every access of a bucket's word, and of the tree. A record found in the front must have been in the tree at some
+//! moment of the lookup, and must be there at the end. The same model with a planted error must fail.
 
 use super::*;
 use crate::memory::{Kind, Memory};
@@ -10,15 +10,15 @@ use shuttle::{Config, Runner};
 
 const SCHEDULES: usize = 10_000;
 
-/// What is done wrong.
+/// The planted error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// A key is put into the front when its bucket was free since the tree has it.
+    /// A key is put into the front although its bucket was free since the tree has the key.
     FilledLate,
-    /// A key is taken out of the tree when its bucket is free again.
+    /// A key is removed from the tree when its bucket is free again.
     RemovedLate,
-    /// A key that was missing is put into the front as it was in the tree before.
+    /// A missing key is put into the front because it was in the tree before.
     NotedUnseen,
 }
 
@@ -35,7 +35,7 @@ struct Model {
     planted: Planted,
 }
 
-/// A key of the bucket that is split first, which it leaves.
+/// Returns a key of the bucket that is split first. The split moves the key.
 fn key() -> Key {
     let moves = |key: &Key| Tag::of(key).is_some_and(|tag| tag.hash % (2 * BUCKETS_MIN) == BUCKETS_MIN);
     (0..).map(Key::from_u64).find(moves).expect("one in 32 is")
@@ -47,7 +47,7 @@ impl Model {
         let slab = Slab::reserve(&memory, Kind::Index, BUCKET_BYTES, 1 << 10).expect("addresses");
         let front = HashFront::new(slab).expect("memory");
         front.growth.next_at.store(0, Ordering::Relaxed); // the first entry makes it grow
-        // Planted errors are to be found by what lookups say: not by a count below zero.
+        // Lookups should find planted errors, not a count below zero.
         front.growth.keys.store(100, Ordering::Relaxed);
         Arc::new(Model { front, tree: Mutex::new(Tree::default()), planted })
     }
@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// Looks the key up, as an index does.
+    /// Looks up the key, as an index does.
     fn look(&self) -> Option<u32> {
         let key = key();
         let bucket = self.front.bucket_of(&key).expect("a short key");
@@ -110,7 +110,7 @@ impl Model {
         found.map(|RecordId(id)| id)
     }
 
-    /// Takes out what there is, and puts another one there.
+    /// Removes the present record, and puts another one there.
     fn replace(&self, id: u32) {
         if let Some(present) = self.look() {
             self.remove(present);
@@ -153,7 +153,7 @@ fn check<S: Scheduler + 'static>(scheduler: S, run: fn()) {
     assert_eq!(schedules, SCHEDULES, "all schedules were tried");
 }
 
-/// Proves over many random schedules that a front has what its tree has.
+/// Proves over many random schedules that everything in a front is in its tree.
 #[test]
 fn front_random() {
     check(RandomScheduler::new(SCHEDULES), || run(Planted::Nothing));
@@ -165,28 +165,28 @@ fn front_few_switches() {
     check(PctScheduler::new(4, SCHEDULES), || run(Planted::Nothing));
 }
 
-/// Proves that the model notices a key that is put into the front behind its removal.
+/// Proves that the model notices a key that is put into the front after its removal.
 #[test]
 #[should_panic(expected = "a stale entry")]
 fn planted_filled_late() {
     check(PctScheduler::new(4, SCHEDULES), || run(Planted::FilledLate));
 }
 
-/// Proves that the model notices a removal that others may come between.
+/// Proves that the model notices a removal that other threads may interrupt.
 #[test]
 #[should_panic(expected = "a stale entry")]
 fn planted_removed_late() {
     check(PctScheduler::new(4, SCHEDULES), || run(Planted::RemovedLate));
 }
 
-/// Proves that the model notices a key that is taken in without a look at the tree.
+/// Proves that the model notices a key that is added without a look at the tree.
 #[test]
 #[should_panic(expected = "a stale entry")]
 fn planted_noted_unseen() {
     check(PctScheduler::new(4, SCHEDULES), || run(Planted::NotedUnseen));
 }
 
-/// The models of schedules on trees, with a front: what stays is found at any time.
+/// The models of schedules on trees, with a front. Keys that stay are found at any time.
 mod trees {
     use crate::index::schedules::{Act, check, inserts, removes};
     use crate::index::{Front, IndexKind, IndexOptions, Nodes, TableIndex};
@@ -199,7 +199,8 @@ mod trees {
         TableIndex::new(&Nodes::new(memory, 256), options).expect("memory")
     }
 
-    /// Two threads insert, one removes, and another looks: where the front grows, and the tree's border splits.
+    /// Proves that the front may grow and the tree's border split while two threads insert, one removes, and another
+    /// looks.
     #[test]
     fn growth_meets_all() {
         let before = inserts(0..47);

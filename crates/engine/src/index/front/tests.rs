@@ -1,4 +1,4 @@
-//! The index's model test and stress test on trees with a front, and what only a front promises.
+//! The index's model test and stress test on trees with a front, and tests of what only a front promises.
 
 use super::*;
 use crate::epoch::{Epochs, Local};
@@ -22,11 +22,11 @@ fn front(index: &TableIndex) -> &HashFront {
     index.hash_front().expect("it was made with one")
 }
 
-/// Looks a key up, and inserts it.
+/// Looks up a key, and inserts it.
 fn insert(index: &TableIndex, local: &Local, key: &Key, id: u32) -> Result<Inserted, OutOfMemory> {
     local.enter();
     let (cursor, _) = get(index, key, &mut Never);
-    // SAFETY: inside an epoch; the key lives.
+    // SAFETY: inside an epoch, and the key is alive.
     let inserted = unsafe { index.insert(local, &cursor, key, RecordId(id)) };
     local.leave();
     inserted
@@ -34,7 +34,7 @@ fn insert(index: &TableIndex, local: &Local, key: &Key, id: u32) -> Result<Inser
 
 fn remove(index: &TableIndex, local: &Local, key: &Key, id: u32) -> bool {
     local.enter();
-    // SAFETY: inside an epoch; the key lives.
+    // SAFETY: inside an epoch, and the key is alive.
     let removed = unsafe { index.remove(local, key, RecordId(id)) };
     local.leave();
     removed
@@ -45,7 +45,7 @@ fn nothing_left(index: &TableIndex, _: &Local) {
     assert_eq!((front(index).check_structure(), front(index).keys()), (0, 0));
 }
 
-/// Proves that a tree of any kind behaves like a `BTreeMap` with a front as well, whatever the lengths of keys, while the
+/// Proves that a tree of any kind behaves like a `BTreeMap` also with a front, whatever the lengths of keys, while the
 /// front grows from its least size.
 #[test]
 fn model() {
@@ -57,8 +57,8 @@ fn model() {
     index_model(keys_of_eight(), || make(IndexKind::default(), false), nothing_left);
 }
 
-/// Proves that keys that never leave are found by many threads while others come and go, the front grows, and readers take
-/// keys in that it has not.
+/// Proves that many threads find keys that never leave, while others come and go, the front grows, and readers add keys
+/// that it does not have.
 #[test]
 fn threads() {
     let short = |n: u64| n.to_be_bytes()[8 - 2 - (n % 3) as usize..].to_vec();
@@ -76,8 +76,8 @@ fn threads() {
     }
 }
 
-/// Proves that growing keeps most keys in the front at the promised size, and that those which did not fit are taken in by
-/// lookups once there is room.
+/// Proves that growing keeps most keys in the front at the promised size, and that lookups add the keys that did not
+/// fit once there is room.
 #[test]
 fn most_keys_are_there() {
     const KEYS: u64 = 100_000;
@@ -97,7 +97,7 @@ fn most_keys_are_there() {
     assert!((bytes as f64 / KEYS as f64) < 33.0, "{bytes} bytes");
 }
 
-/// Proves that keys that come and go do not make a front grow: only more of them do.
+/// Proves that keys that come and go do not make a front grow: only more keys do.
 #[test]
 fn churn_does_not_grow() {
     let (index, local) = make(IndexKind::default(), true);
@@ -112,8 +112,8 @@ fn churn_does_not_grow() {
     assert!(front(&index).len.load(Ordering::Relaxed) <= 101 / LOAD + 2);
 }
 
-/// Proves that at the limit of memory a front stops growing, and inserts go on; that it grows again when there is memory, and
-/// gives it back when it goes.
+/// Proves that a front stops growing at the memory limit while inserts go on, that it grows again when there is memory,
+/// and that it gives its memory back when it is dropped.
 #[test]
 fn limit() {
     let memory = Memory::new(1 << 20);
@@ -145,8 +145,8 @@ fn limit() {
     assert_eq!(memory.total_used_bytes(), 0);
 }
 
-/// Proves that a record that was inserted again is found under its new id alone, and that a removal of another id changes
-/// nothing.
+/// Proves that a record that was inserted again is found only under its new id, and that a removal of another id
+/// changes nothing.
 #[test]
 fn ids_change() {
     let (index, local) = make(IndexKind::default(), true);

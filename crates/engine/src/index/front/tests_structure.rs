@@ -1,9 +1,9 @@
-//! The invariants of a front that nobody is changing.
+//! Checks the invariants of a front that no thread is changing.
 
 use super::*;
 
 impl HashFront {
-    /// Panics where an entry is not in its bucket, or is there twice. Returns how many entries there are.
+    /// Panics if an entry is not in its bucket, or is there twice. Returns the number of entries.
     pub(in crate::index) fn check_structure(&self) -> u64 {
         let len = self.len.load(Ordering::Relaxed);
         let mut count = 0;
@@ -21,12 +21,12 @@ impl HashFront {
         count
     }
 
-    /// Keys of the tree that could have an entry.
+    /// Returns the number of keys of the tree that could have an entry.
     pub(in crate::index) fn keys(&self) -> u64 {
         self.growth.keys.load(Ordering::Relaxed)
     }
 
-    /// What it has under a key.
+    /// Returns the front's record of a key.
     pub(in crate::index) fn look_up(&self, key: &Key) -> Option<RecordId> {
         self.find(self.bucket_of(key)?, key)
     }

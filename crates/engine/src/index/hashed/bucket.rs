@@ -1,45 +1,46 @@
-//! What a bucket looks like: one cache line, four entries and a head. A line of zeros is an empty bucket.
+//! The layout of a bucket: one cache line with four entries and a head. A line of zeros is an empty bucket.
 //!
-//! An entry is a word, a record's id and a *meta*: in the word a key of up to eight bytes, or the address of an object with
-//! the bytes of a longer one; in the meta how long it is, and a *tag*, eight bits of its number.
+//! An entry is a word, a record's id and a *meta*. The word is a key of up to eight bytes, or the address of an object
+//! with the bytes of a longer key. The meta has the key's length and a *tag*, eight bits of the key's number.
 //!
-//! All writes happen under the latch of the segment, and where readers can come, while the bucket is [`BUSY`]. Readers take no
-//! latch: they read the head, then what they want, then the head again, and throw the result away where it is not the same.
+//! All writes happen under the latch of the segment. Where readers can come, the bucket is [`BUSY`] meanwhile. Readers
+//! take no latch. They read the head, then what they want, then the head again. They discard the result if the head has
+//! changed.
 
 use crate::index::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::index::{Key, mixed};
 use crate::suspend::CACHE_LINE;
 
-/// Entries of a bucket: what fits into the line beside the head.
+/// The entries of a bucket: as many as fit into the line beside the head.
 pub(super) const ENTRIES: usize = 4;
 
-/// One line of a segment; or of its stash, where the head has other bits: see [`Bucket::next`].
+/// One line of a segment, or of its stash, where the head has other bits: see [`Bucket::next`].
 #[repr(C, align(64))]
 pub(super) struct Bucket {
     words: [AtomicU64; ENTRIES],
     ids: [AtomicU32; ENTRIES],
-    /// 16 bits of each entry: tag, code.
+    /// 16 bits of each entry: its tag and its code.
     metas: AtomicU64,
     head: AtomicU64,
 }
 
-// The weak memory checker's atomics are larger: it has no slab of buckets.
+// The weak memory checker's atomics are larger. It has no slab of buckets.
 #[cfg(not(braid_loom))]
 const _: () = assert!(size_of::<Bucket>() == CACHE_LINE);
 
-/// The head's bits 0 to 3: entries in use.
+/// The entries in use: bits 0 to 3 of the head.
 pub(super) const LIVE: u64 = (1 << ENTRIES) - 1;
-/// It is being changed.
+/// The bucket is being changed.
 pub(super) const BUSY: u64 = 1 << ENTRIES;
-/// A key whose home the bucket is may be in the stash.
+/// A key whose home is this bucket may be in the stash.
 pub(super) const STASHED: u64 = BUSY << 1;
-/// The rest of the head, which is another one after each change: 58 bits.
+/// The lowest bit of the version: the rest of the head, of 58 bits, which changes with each change of the bucket.
 pub(super) const VERSION: u64 = STASHED << 1;
 
-/// Of a code: all bytes are in an object. (Else it is the key's length.)
+/// The code of a key whose bytes are in an object. Any other code is the key's length.
 pub(super) const LONG: u8 = 9;
 
-/// What is in one place of a bucket.
+/// The contents of one place of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) word: u64,
@@ -52,35 +53,36 @@ impl Entry {
         self.meta as u8
     }
 
-    /// The key's number.
+    /// Returns the key's number.
     ///
     /// # Safety
-    /// The object of a long key is one that is alive.
+    /// The object of a long key is alive.
     pub(super) unsafe fn hash(&self) -> u64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has promised that the object of a long key is alive.
         unsafe { mixed::mix_entry(self.word, self.code()) }
     }
 
-    /// Whether it is the entry of this key, of which it has the meta.
+    /// Returns whether this is the entry of a key. The caller has compared their metas, which are equal.
     ///
     /// # Safety
-    /// The object of a long key is one that is alive.
+    /// The object of a long key is alive.
     #[inline(always)]
     pub(super) unsafe fn is_of(&self, key: &Key) -> bool {
         if self.code() != LONG {
             return self.word == key.slice;
         }
-        // SAFETY: the caller's promise; equal metas say that the key is long, too, and its bytes are alive.
+        // SAFETY: the caller has promised that the entry's object is alive. Equal metas say that the key is long, too,
+        // and its bytes are alive.
         unsafe { mixed::long_key(self.word) == key.long_bytes() }
     }
 
-    /// All bytes of its key, a short one's by way of `short`.
+    /// Returns all bytes of the entry's key. The bytes of a short key are written to `short`.
     ///
     /// # Safety
-    /// The object of a long key is one that is alive, as long as the result is used.
+    /// The object of a long key is alive as long as the result is used.
     pub(super) unsafe fn key<'k>(&self, short: &'k mut [u8; 8]) -> &'k [u8] {
         if self.code() == LONG {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller has promised that the object of a long key is alive.
             return unsafe { mixed::long_key(self.word) };
         }
         *short = self.word.to_be_bytes();
@@ -88,7 +90,7 @@ impl Entry {
     }
 }
 
-/// The bits of a key's number that its tag has: neither those that say which segment, nor those that say which bucket.
+/// Returns the meta of a key. The tag has bits of the key's number that choose neither the segment nor the bucket.
 #[inline(always)]
 pub(super) fn meta_of(hash: u64, len: u32) -> u16 {
     let (tag, code) = ((hash >> 48) as u8, len.min(u32::from(LONG)) as u8);
@@ -107,16 +109,16 @@ impl Bucket {
         self.head.load(Ordering::Acquire)
     }
 
-    /// Whether what was read since `head` is what the bucket held then.
+    /// Returns whether everything read since `head` is what the bucket held then.
     #[inline(always)]
     pub(super) fn is_still(&self, head: u64) -> bool {
-        // The fence pairs with the Release fence in `open`: having read a word written after that, we see the head of that
-        // time or a later one.
+        // The fence pairs with the Release fence in `open`. If we have read a word written after it, we see the head of
+        // that time or a later one.
         fence(Ordering::Acquire);
         self.head.load(Ordering::Relaxed) == head
     }
 
-    /// Of the entries in use by this head, those with a meta: a bit each.
+    /// Returns the entries in use by this head that have this meta, one bit each.
     #[inline(always)]
     pub(super) fn with_meta(&self, head: u64, meta: u16) -> u64 {
         let metas = self.metas.load(Ordering::Relaxed);
@@ -124,20 +126,20 @@ impl Bucket {
         (0..ENTRIES).fold(0, |hits, at| hits | bit(at)) & head & LIVE
     }
 
-    /// What is in a place, whether it is in use or not.
+    /// Returns the contents of a place, whether it is in use or not.
     #[inline(always)]
     pub(super) fn entry(&self, at: usize) -> Entry {
         let meta = (self.metas.load(Ordering::Relaxed) >> (16 * at)) as u16;
         Entry { word: self.words[at].load(Ordering::Relaxed), id: self.ids[at].load(Ordering::Relaxed), meta }
     }
 
-    /// A place that is free by this head.
+    /// Returns a place that is free by this head.
     pub(super) fn free_place(head: u64) -> Option<usize> {
         let free = !head & LIVE;
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
-    /// The places in use by this head.
+    /// Returns the places in use by this head.
     pub(super) fn places(head: u64) -> impl Iterator<Item = usize> {
         (0..ENTRIES).filter(move |at| head >> at & 1 != 0)
     }
@@ -145,17 +147,17 @@ impl Bucket {
 
 // ---- under the segment's latch
 impl Bucket {
-    /// Readers do not take what they read from now on. To be followed by `close`.
+    /// Opens the bucket: from now on, readers discard what they read. `close` must follow.
     #[inline]
     pub(super) fn open(&self) -> u64 {
-        let head = self.head.load(Ordering::Relaxed); // changed under the latch only
+        let head = self.head.load(Ordering::Relaxed); // changed only under the latch
         debug_assert!(head & BUSY == 0, "nobody else has opened it");
         self.head.store(head | BUSY, Ordering::Relaxed);
         fence(Ordering::Release); // pairs with the Acquire fence in `is_still`
         head
     }
 
-    /// What was changed since `open` counts: the head is to be this, but for the version.
+    /// Closes the bucket, which makes the changes since `open` count. `head` is the new head, with the old version.
     #[inline]
     pub(super) fn close(&self, head: u64) {
         debug_assert!(head & BUSY == 0);
@@ -163,7 +165,7 @@ impl Bucket {
         self.head.store(head.wrapping_add(VERSION), Ordering::Release);
     }
 
-    /// Puts an entry into a place that is free.
+    /// Puts an entry into a free place.
     pub(super) fn write(&self, at: usize, entry: &Entry) {
         debug_assert!(entry.id != 0);
         self.words[at].store(entry.word, Ordering::Relaxed);
@@ -174,12 +176,12 @@ impl Bucket {
     }
 }
 
-// ---- a line of a stash, whose readers go by the head of the segment: the bucket's own says which entries are in use, and which
-// line follows
+// ---- a line of a stash, whose readers go by the head of the segment. The line's own head says which entries are in
+// use, and which line follows.
 const NEXT_SHIFT: u32 = 32;
 
 impl Bucket {
-    /// The entries in use, and the next line, or 0.
+    /// Returns the entries in use, and the next line, or 0.
     pub(super) fn in_stash(&self) -> (u64, u32) {
         let head = self.head.load(Ordering::Relaxed); // the caller validates, or has the latch
         (head & LIVE, (head >> NEXT_SHIFT) as u32)

@@ -1,4 +1,4 @@
-//! Insertion and removal: each latches the segment of its key, looks for the key, and changes one entry.
+//! Insertion and removal. Each latches the segment of its key, looks for the key, and changes one entry.
 
 use super::bucket::{Bucket, Entry, LONG, meta_of};
 use super::latched::Latched;
@@ -10,12 +10,12 @@ use crate::memory::OutOfMemory;
 use std::ptr::null_mut;
 
 impl<P: Placement> Hashed<P> {
-    /// The segment that a key belongs to, as long as it is latched.
+    /// Latches the segment to which a key belongs. It stays the key's segment as long as the latch is held.
     fn hold(&self, hash: u64) -> Latched<'_, P> {
         loop {
             let number = self.segment_of(hash);
             let held = self.head(number).hold();
-            // A thread that moves keys to another segment says so before it frees the latch.
+            // A thread that moves keys to another segment publishes this before it releases the latch.
             if self.segment_of(hash) == number {
                 return Latched::new(self, number, held);
             }
@@ -43,12 +43,12 @@ impl<P: Placement> Hashed<P> {
             && let Err(error) = segment.stash(home, &entry, || self.rest.lines.allocate())
         {
             if !object.is_null() {
-                // SAFETY: made above, and in no place.
+                // SAFETY: the object was made above, and is in no place.
                 unsafe { object::free(local, object) };
             }
             return Err(error);
         }
-        // Relaxed: when to grow is no more than a guess. Counted under the latch: before the key can be removed.
+        // Relaxed: when to grow is only a guess. The key is counted under the latch, before it can be removed.
         let keys = self.rest.growth.keys.fetch_add(1, Ordering::Relaxed) + 1;
         drop(segment);
         if keys > self.rest.growth.next_at.load(Ordering::Relaxed) {
@@ -57,7 +57,7 @@ impl<P: Placement> Hashed<P> {
         Ok(Inserted::New)
     }
 
-    /// Removes the key if it maps to `rid`; returns true if it did.
+    /// Removes the key if it maps to `rid`, and returns true if it did.
     pub(super) fn remove_key(&self, local: &Local, key: &Key, rid: u32) -> bool {
         let hash = mixed::mix(key);
         let mut segment = self.hold(hash);
@@ -72,10 +72,10 @@ impl<P: Placement> Hashed<P> {
         true
     }
 
-    /// Gives all keys and lines of stashes back when nobody can be reading them any more.
+    /// Retires all keys and lines of stashes: they are freed when no operation can be reading them any more.
     ///
     /// # Safety
-    /// As [`clear`](crate::index::Index::clear).
+    /// As for [`clear`](crate::index::Index::clear).
     pub(super) unsafe fn clear_all(&self, local: &Local) {
         for number in 0..self.len.load(Ordering::Acquire) as u32 {
             let mut segment = Latched::new(self, number, self.head(number).hold());
@@ -89,11 +89,11 @@ impl<P: Placement> Hashed<P> {
     }
 }
 
-/// Gives the object of a key that is in no place any more back when nobody can be reading it.
+/// Retires the object of a key that is no longer in any place: it is freed when no operation can be reading it.
 fn retire_key(local: &Local, entry: &Entry) {
     if entry.code() == LONG {
         let object = std::ptr::with_exposed_provenance_mut(entry.word as usize);
-        // SAFETY: out of its place, where readers find another version.
+        // SAFETY: the entry is out of its place, and readers that look there from now on find another version.
         unsafe { object::retire(local, object) };
     }
 }

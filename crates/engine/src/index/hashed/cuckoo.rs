@@ -1,5 +1,6 @@
-//! Cuckoo hashing (Pagh, Rodler, ESA 2001; J. Algorithms 2004): an entry has two buckets of four places, and moves to its other one
-//! where room is needed (Fan, Andersen, Kaminsky, NSDI 2013; Li, Andersen, Kaminsky, Freedman, EuroSys 2014).
+//! Cuckoo hashing (Pagh, Rodler, ESA 2001; J. Algorithms 2004). An entry has two buckets of four places, and moves to
+//! its other bucket where room is needed (Fan, Andersen, Kaminsky, NSDI 2013; Li, Andersen, Kaminsky, Freedman, EuroSys
+//! 2014).
 
 use super::bucket::{ENTRIES, tag_of};
 use super::latched::Latched;
@@ -11,16 +12,16 @@ pub use super::NODE_BYTES;
 /// Cuckoo hashing.
 pub type Cuckoo = Hashed<TwoBuckets>;
 
-/// A home, and another bucket that the tag leads to.
+/// The placement of cuckoo hashing: a home, and another bucket to which the tag leads.
 #[derive(Debug)]
 pub struct TwoBuckets;
 
-/// Buckets that are looked at for one with room, at most.
+/// The most buckets that are searched for one with room.
 const PATH_MAX: usize = 64;
-/// In place of the step before the first.
+/// The mark of a first step, in place of the step before.
 const NONE: u8 = u8::MAX;
 
-/// A bucket that an entry could be moved to, from a place of the bucket of an earlier step.
+/// A bucket to which an entry could be moved from a place of an earlier step's bucket.
 #[derive(Clone, Copy)]
 struct Step {
     bucket: u8,
@@ -28,7 +29,7 @@ struct Step {
     at: u8,
 }
 
-/// The other bucket of an entry with this meta: from each of its two it leads to the other one.
+/// Returns the other bucket of an entry with this meta. From each of its two buckets, this leads to the other.
 #[inline(always)]
 fn other(index: &Cuckoo, bucket: usize, meta: u16) -> usize {
     bucket ^ (usize::from(tag_of(meta)) & (index.bucket_count() - 1) | 1)
@@ -46,14 +47,15 @@ impl Placement for TwoBuckets {
         if nth == 0 { home } else { other(index, home, meta) }
     }
 
-    /// For both buckets.
+    /// Requests both buckets.
     #[inline(always)]
     fn ask<S: Suspend>(index: &Cuckoo, segment: u32, home: usize, meta: u16, s: &mut S) -> bool {
         let leave = s.miss::<1>(index.bucket_at(segment, home));
         s.miss::<1>(index.bucket_at(segment, other(index, home, meta))) | leave
     }
 
-    /// Moves entries, each to its other bucket. The path is searched by breadth, so that few are moved.
+    /// Makes room by moving entries, each to its other bucket. The path is searched breadth-first, so that few entries
+    /// are moved.
     fn make_room(segment: &mut Latched<'_, Self>, home: usize, meta: u16) -> Option<usize> {
         let index = segment.index;
         let mut steps = [Step { bucket: 0, before: NONE, at: 0 }; PATH_MAX];
@@ -82,14 +84,14 @@ impl Placement for TwoBuckets {
     }
 }
 
-/// Moves entries along the path to the last of these steps, the last one first. Returns the bucket where it begins, which has room
-/// then.
+/// Moves entries along the path to the last of these steps, beginning with the last one. Returns the bucket where the
+/// path begins, which then has room.
 fn move_along(segment: &mut Latched<'_, TwoBuckets>, steps: &[Step]) -> usize {
     let mut to = *steps.last().expect("a path has an end");
     while to.before != NONE {
         let from = steps[usize::from(to.before)];
         let (source, at) = (usize::from(from.bucket), usize::from(to.at));
-        // (The home of what is moved is one of the two buckets.)
+        // The home of the moved entry is one of the two buckets.
         segment.relocate(source, (source, at), to.bucket.into());
         to = from;
     }

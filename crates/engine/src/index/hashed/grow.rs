@@ -1,5 +1,6 @@
-//! Growing by linear hashing (Litwin, VLDB 1980): one segment at a time, the next in order, is split into itself and a new
-//! one. An entry stays in its bucket and place, whichever of the two segments that is in: so a split cannot fail half-way.
+//! Growth by linear hashing (Litwin, VLDB 1980). One segment at a time, the next in order, is split into itself and a
+//! new one. An entry stays in its bucket and place in whichever of the two segments it is, so a split cannot fail
+//! halfway.
 
 use super::bucket::{Bucket, ENTRIES, STASHED};
 use super::latched::Latched;
@@ -11,12 +12,13 @@ use crate::index::nodes::Spares;
 use crate::memory::OutOfMemory;
 
 impl<P: Placement> Hashed<P> {
-    /// Adds one segment, which takes its entries from the next one to be split; unless another thread is growing the index, or holds that one.
+    /// Adds one segment, which takes its entries from the next segment to be split. Does nothing if another thread is
+    /// growing the index, or holds the segment to split.
     #[cold]
     #[inline(never)]
     pub(super) fn grow(&self, local: &Local, keys: u64) {
         let Some(_one_at_a_time) = self.rest.growth.latch.try_lock() else { return };
-        let len = self.len.load(Ordering::Relaxed); // changed under the latch only
+        let len = self.len.load(Ordering::Relaxed); // changed only under the latch
         let half = half_of(len);
         let number = (len - half) as u32;
         let Some(held) = self.head(number).try_hold() else { return }; // a later insertion finds it free
@@ -26,12 +28,12 @@ impl<P: Placement> Hashed<P> {
                 self.split(local, from, half, lines);
                 self.rest.growth.next_at.store(load(self.bits) * (len + 1), Ordering::Relaxed); // a guess
             }
-            // There is room in buckets and stashes for a while.
+            // Buckets and stashes have room for a while.
             Err(OutOfMemory) => self.rest.growth.next_at.store(keys + PATIENCE, Ordering::Relaxed),
         }
     }
 
-    /// Adds the segments that this number of keys calls for, as far as there is memory.
+    /// Adds the segments that this number of keys calls for, if there is memory.
     pub(super) fn grow_for(&self, local: &Local, keys: u64) {
         loop {
             let len = self.len.load(Ordering::Relaxed);
@@ -45,7 +47,8 @@ impl<P: Placement> Hashed<P> {
         }
     }
 
-    /// Makes sure of the memory of a segment of this number. (It may be left from a time before, when something was in the way.)
+    /// Makes sure of the memory of a segment of this number. It may be left from an earlier attempt that could not go
+    /// on.
     fn make_segment(&self, number: u64) -> Result<(), OutOfMemory> {
         for slab in [&self.rest.heads, &self.rest.buckets].into_iter().chain(&self.rest.hops) {
             if slab.used() == number {
@@ -56,20 +59,21 @@ impl<P: Placement> Hashed<P> {
         Ok(())
     }
 
-    /// As many lines as the stashes of both halves can need.
+    /// Reserves as many lines as the stashes of both halves can need.
     fn lines_for(&self, from: &Latched<'_, P>) -> Result<Spares<'_>, OutOfMemory> {
         let stashed = from.stashed();
         Spares::reserve(&self.rest.lines, if stashed == 0 { 0 } else { stashed.div_ceil(ENTRIES) + 1 })
     }
 
-    /// Moves those entries whose numbers have the bit `half` to the segment that is as many places behind.
+    /// Moves the entries whose numbers have the bit `half` to the segment that is as many places behind.
     fn split<'c>(&'c self, local: &Local, mut from: Latched<'c, P>, half: u64, mut lines: Spares<'_>) {
         let number = from.number + half as u32;
         debug_assert!(u64::from(number) == self.len.load(Ordering::Relaxed));
         let held = self.head(number).try_hold().expect("nobody else knows of it");
         let mut into = Latched::new(self, number, held);
         from.held.change();
-        // All of them: marks of the old segment's buckets are void, also of those that had nothing.
+        // All buckets are opened: marks of the old segment's buckets become void, also of buckets from which nothing
+        // moves.
         let heads = (0..self.bucket_count()).map(|bucket| from.bucket(bucket).open() & !STASHED);
         let mut heads: Vec<[u64; 2]> = heads.map(|head| [head, 0]).collect();
         self.carry_stamps(&from, &into);
@@ -104,14 +108,15 @@ impl<P: Placement> Hashed<P> {
         for (bucket, [_, new]) in heads.iter().enumerate() {
             into.bucket(bucket).close(*new);
         }
-        // Release: pairs with the Acquire in `segment_of`. Before the old segment's buckets and its latch are free.
+        // Release: pairs with the Acquire in `segment_of`. This precedes the release of the old segment's buckets and
+        // latch.
         self.len.store(u64::from(number) + 1, Ordering::Release);
         for (bucket, [old, _]) in heads.iter().enumerate() {
             from.bucket(bucket).close(*old);
         }
     }
 
-    /// A thread that leaves a stamp has done so before this, or finds the buckets changed.
+    /// Copies the stamps. A thread that leaves a stamp has done so before this, or finds the buckets changed.
     fn carry_stamps(&self, from: &Latched<'_, P>, into: &Latched<'_, P>) {
         fence(Ordering::SeqCst); // pairs with the fence between `raise_stamp` and `is_as_marked`
         if self.rest.loses_stamps {

@@ -1,5 +1,6 @@
-//! Hopscotch hashing (Herlihy, Shavit, Tzafrir, DISC 2008): an entry lies in the neighbourhood of its home, 64 places, and a word of
-//! the home says in which of these its entries are. A free place that is too far away is moved near by moves of others.
+//! Hopscotch hashing (Herlihy, Shavit, Tzafrir, DISC 2008). An entry lies in the neighbourhood of its home, 64 places.
+//! A word of the home says in which of these places its entries are. A free place that is too far away is moved closer
+//! by moves of other entries.
 
 use super::bucket::{Bucket, ENTRIES};
 use super::latched::Latched;
@@ -11,14 +12,14 @@ pub use super::NODE_BYTES;
 /// Hopscotch hashing.
 pub type Hopscotch = Hashed<Neighbourhood>;
 
-/// The home, and the buckets behind it.
+/// The placement of hopscotch hashing: the home, and the buckets behind it.
 #[derive(Debug)]
 pub struct Neighbourhood;
 
-/// Buckets of a neighbourhood: their places have a bit each of a word.
+/// The buckets of a neighbourhood. Each of their places has a bit of a word.
 const BUCKETS: usize = u64::BITS as usize / ENTRIES;
 
-/// The bucket `distance` places behind another one of its segment; behind the last comes the first.
+/// Returns the bucket `distance` places behind another one of its segment. The first bucket follows the last.
 #[inline(always)]
 fn behind(index: &Hopscotch, bucket: usize, distance: usize) -> usize {
     (bucket + distance) & (index.bucket_count() - 1)
@@ -36,14 +37,14 @@ impl Placement for Neighbourhood {
         behind(index, home, nth)
     }
 
-    /// For the home and its word.
+    /// Requests the home and its word.
     #[inline(always)]
     fn ask<S: Suspend>(index: &Hopscotch, segment: u32, home: usize, _: u16, s: &mut S) -> bool {
         let leave = s.miss::<1>(index.hops_of(segment, home));
         s.miss::<1>(index.bucket_at(segment, home)) | leave
     }
 
-    /// Looks for the first bucket with room, and brings the room nearer, as far as it can in each move.
+    /// Looks for the first bucket with room, and brings the room closer, in each move as much as possible.
     fn make_room(segment: &mut Latched<'_, Self>, home: usize, _: u16) -> Option<usize> {
         let index = segment.index;
         let distances = index.reach()..index.bucket_count();
@@ -62,7 +63,7 @@ impl Placement for Neighbourhood {
     }
 }
 
-/// An entry of a bucket that may as well be `back` buckets behind: its home, and its place.
+/// Returns the home and place of an entry of a bucket that may also be `back` buckets further behind.
 fn movable(segment: &Latched<'_, Neighbourhood>, bucket: usize, back: usize) -> Option<(usize, usize)> {
     let index = segment.index;
     (0..index.reach() - back).find_map(|distance| {

@@ -1,6 +1,7 @@
-//! A segment under its latch: where entries are, and how they are moved. Readers may be in its buckets meanwhile, and in its stash.
+//! A segment under its latch: the places of entries, and how entries are moved. Readers may be in its buckets and in
+//! its stash meanwhile.
 //!
-//! Invariant: whatever comes, goes, or moves, the head of its home is another one afterwards, as well as those of the buckets
+//! Invariant: whenever an entry comes, goes or moves, the head of its home changes, and so do the heads of the buckets
 //! that have or had it.
 
 use super::bucket::{Bucket, ENTRIES, Entry, LIVE, STASHED};
@@ -11,7 +12,7 @@ use crate::index::atomic::Ordering;
 use crate::index::{Key, nodes};
 use crate::memory::OutOfMemory;
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     Bucket {
@@ -20,27 +21,27 @@ pub(super) enum Place {
     },
     Stash {
         line: u32,
-        /// The line before, or 0.
+        /// The previous line, or 0.
         before: u32,
         at: usize,
     },
 }
 
-/// A segment that is latched until this is dropped.
+/// A latched segment. Dropping this releases the latch.
 pub struct Latched<'c, P: Placement> {
     pub(super) index: &'c Hashed<P>,
     pub(super) number: u32,
     pub(super) held: Held<'c>,
 }
 
-/// Buckets that are open until this is dropped.
+/// Open buckets. Dropping this closes them.
 pub(super) struct Opened<'c> {
-    /// Each with what its head is to be.
+    /// Each bucket with the head that it will have.
     buckets: [Option<(usize, &'c Bucket, u64)>; 3],
 }
 
 impl Opened<'_> {
-    /// What the head of an open bucket is to be.
+    /// Returns the head that an open bucket will have.
     pub(super) fn head(&mut self, bucket: usize) -> &mut u64 {
         let (_, _, head) =
             self.buckets.iter_mut().flatten().find(|open| open.0 == bucket).expect("it has been opened");
@@ -59,7 +60,7 @@ impl<'c, P: Placement> Latched<'c, P> {
         Latched { index, number, held }
     }
 
-    /// Opens these buckets, of which some may be the same.
+    /// Opens these buckets, some of which may be the same.
     pub(super) fn open(&mut self, buckets: &[usize]) -> Opened<'c> {
         self.held.change();
         let mut opened = Opened { buckets: [None; 3] };
@@ -75,9 +76,9 @@ impl<'c, P: Placement> Latched<'c, P> {
         self.index.bucket(self.number, bucket)
     }
 
-    /// The entry of a key, with its place.
+    /// Returns the entry of a key, with its place.
     pub(super) fn find(&self, hash: u64, meta: u16, key: &Key) -> Option<(Place, Entry)> {
-        // SAFETY: the latch keeps the entry, and it its object.
+        // SAFETY: the latch keeps the entry, which keeps its object.
         let is_it = |entry: &Entry| entry.meta == meta && unsafe { entry.is_of(key) };
         let home = self.index.home_of(hash);
         for nth in 0..self.index.reach() {
@@ -94,12 +95,12 @@ impl<'c, P: Placement> Latched<'c, P> {
             }
         }
         if self.bucket(home).head() & STASHED == 0 {
-            return None; // none of its keys is there: the latch makes that sure
+            return None; // none of the home's keys is there: under the latch, this is certain
         }
         self.find_in_stash(is_it)
     }
 
-    /// The first entry of the stash for which this holds.
+    /// Returns the first entry of the stash for which this holds, with its place.
     fn find_in_stash(&self, is_it: impl Fn(&Entry) -> bool) -> Option<(Place, Entry)> {
         let (mut before, mut line) = (0, self.held.head.stash());
         while line != 0 {
@@ -119,7 +120,7 @@ impl<'c, P: Placement> Latched<'c, P> {
         self.bucket(bucket).head() & LIVE != LIVE
     }
 
-    /// Puts an entry into one of its buckets. Returns false if there is no room, nor can be made.
+    /// Puts an entry into one of its buckets. Returns false if there is no room, and none can be made.
     pub(super) fn put(&mut self, home: usize, entry: &Entry) -> bool {
         let roomy = self.index.buckets_of(home, entry.meta).find(|bucket| self.has_room(*bucket));
         match roomy.or_else(|| P::make_room(self, home, entry.meta)) {
@@ -140,7 +141,7 @@ impl<'c, P: Placement> Latched<'c, P> {
         self.note_place(home, bucket, at);
     }
 
-    /// Moves an entry to another bucket, which has room. `home`: its home, which may be neither of the two.
+    /// Moves an entry to another bucket, which has room. `home` is the entry's home, which may be neither of the two.
     pub(super) fn relocate(&mut self, home: usize, (from, at): (usize, usize), to: usize) {
         let mut opened = self.open(&[home, from, to]);
         let entry = self.bucket(from).entry(at);
@@ -152,7 +153,7 @@ impl<'c, P: Placement> Latched<'c, P> {
         self.forget_place(home, from, at);
     }
 
-    /// Takes an entry out of its place, and fills a bucket that has room then from the stash.
+    /// Takes an entry out of its place. If a bucket then has room, fills it from the stash.
     pub(super) fn take(&mut self, local: &Local, hash: u64, place: Place) {
         let home = self.index.home_of(hash);
         match place {
@@ -169,14 +170,14 @@ impl<'c, P: Placement> Latched<'c, P> {
         }
     }
 
-    /// The bit of the home's word for a place.
+    /// Returns the bit of the home's word for a place.
     fn hop(&self, home: usize, bucket: usize, at: usize) -> u64 {
         let distance = bucket.wrapping_sub(home) & (self.index.bucket_count() - 1);
         debug_assert!(distance < self.index.reach());
         1 << (distance * ENTRIES + at)
     }
 
-    /// An entry is in a place, if there are words that say so. The home is open.
+    /// Notes in the home's word, if there are such words, that an entry is in a place. The home is open.
     pub(super) fn note_place(&self, home: usize, bucket: usize, at: usize) {
         if P::HAS_HOPS {
             let word = self.index.hop_word(self.number, home);
@@ -185,7 +186,7 @@ impl<'c, P: Placement> Latched<'c, P> {
         }
     }
 
-    /// It is there no longer.
+    /// Notes that an entry is no longer in a place.
     pub(super) fn forget_place(&self, home: usize, bucket: usize, at: usize) {
         if P::HAS_HOPS {
             let word = self.index.hop_word(self.number, home);
@@ -197,18 +198,18 @@ impl<'c, P: Placement> Latched<'c, P> {
 
 // ---- the stash
 impl<P: Placement> Latched<'_, P> {
-    /// The number of an entry's key.
+    /// Returns the number of an entry's key.
     pub(super) fn hash_of(entry: &Entry) -> u64 {
-        // SAFETY: the latch keeps the entry, and it its object.
+        // SAFETY: the latch keeps the entry, which keeps its object.
         unsafe { entry.hash() }
     }
 
-    /// Whether the stash has a key that goes to this bucket first.
+    /// Returns whether the stash has a key whose home is this bucket.
     fn has_stashed(&self, home: usize) -> bool {
         self.find_in_stash(|entry| self.index.home_of(Self::hash_of(entry)) == home).is_some()
     }
 
-    /// Puts an entry into the stash: where `new_line` fails, nothing has changed.
+    /// Puts an entry into the stash. If `new_line` fails, nothing has changed.
     pub(super) fn stash(
         &mut self,
         home: usize,
@@ -220,7 +221,7 @@ impl<P: Placement> Latched<'_, P> {
         Ok(())
     }
 
-    /// As `stash`; the first bucket is the caller's to change.
+    /// Puts an entry into the stash like `stash`, and leaves the head of its home to the caller.
     pub(super) fn push_to_stash(
         &mut self,
         entry: &Entry,
@@ -258,11 +259,11 @@ impl<P: Placement> Latched<'_, P> {
                 self.index.line(before).set_in_stash(live, next);
             }
         }
-        // SAFETY: unlinked, so that no operation that starts from now on gets there.
+        // SAFETY: the line is unlinked, so no operation that starts from now on gets there.
         unsafe { nodes::retire(local, &self.index.rest.lines, line) };
     }
 
-    /// Moves an entry from the stash to one of its buckets, which has room.
+    /// Moves an entry from the stash to this bucket, which has room and is one of the entry's.
     fn fill(&mut self, local: &Local, bucket: usize) {
         let goes_there = |entry: &Entry| {
             let home = self.index.home_of(Self::hash_of(entry));
@@ -283,7 +284,7 @@ impl<P: Placement> Latched<'_, P> {
         }
     }
 
-    /// Takes all entries out of the stash, whose buckets are the caller's to change.
+    /// Takes all entries out of the stash. The caller changes the heads of their buckets.
     pub(super) fn empty_stash(&mut self, local: &Local) -> Vec<Entry> {
         let mut entries = vec![];
         let mut id = self.held.head.stash();
@@ -291,14 +292,14 @@ impl<P: Placement> Latched<'_, P> {
         while id != 0 {
             let (live, next) = self.index.line(id).in_stash();
             entries.extend(Bucket::places(live).map(|at| self.index.line(id).entry(at)));
-            // SAFETY: unlinked, so that no operation that starts from now on gets there.
+            // SAFETY: the line is unlinked, so no operation that starts from now on gets there.
             unsafe { nodes::retire(local, &self.index.rest.lines, id) };
             id = next;
         }
         entries
     }
 
-    /// How many entries the stash has.
+    /// Returns how many entries the stash has.
     pub(super) fn stashed(&self) -> usize {
         let (mut count, mut id) = (0, self.held.head.stash());
         while id != 0 {

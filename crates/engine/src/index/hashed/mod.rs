@@ -1,8 +1,8 @@
-//! Hash tables in segments that grow by linear hashing, whose readers take no latch: the kinds of index without an order of keys.
-//! They differ in where an entry may lie in its segment ([`Placement`]). README.md of this folder says what they are after, and
-//! why they are correct.
+//! Hash tables in segments that grow by linear hashing, whose readers take no latch: the kinds of index without an
+//! order of keys. The kinds differ in where an entry may lie in its segment ([`Placement`]). README.md of this folder
+//! says what their aims are, and why they are correct.
 //!
-//! Called through [`Index`], by way of [`crate::index::TableIndex`].
+//! They are called through [`Index`], by way of [`crate::index::TableIndex`].
 
 mod bucket;
 mod change;
@@ -37,60 +37,62 @@ use segment::{HEAD_BYTES, Head, STAMPS};
 use std::marker::PhantomData;
 use std::ops::Bound;
 
-/// Bytes of a line of a stash: what the blocks of the common slab must have.
+/// The bytes of a line of a stash. The blocks of the common slab must have this size.
 pub const NODE_BYTES: usize = CACHE_LINE;
 
-/// A segment has 2^6 buckets: so many keys that few segments are much fuller than others, and so few that to split one takes
-/// a moment.
+/// A segment has 2^6 buckets. These are so many keys that few segments are much fuller than others, and so few that a
+/// split takes a moment.
 const BUCKET_BITS: u32 = 6;
-/// Segments at most: a mark names a bucket by a number of 31 bits.
+/// The most segments. A mark names a bucket by a number of 31 bits.
 const SEGMENTS_MAX: u64 = 1 << 24;
 const _: () = assert!(SEGMENTS_MAX << BUCKET_BITS <= 1 << 31);
 
-/// Keys until growing is tried again when memory was refused.
+/// The number of keys after which growing is tried again when memory was refused.
 const PATIENCE: u64 = 1024;
 
-/// Where in its segment an entry may lie. (Plain functions: what differs between the kinds of this folder.)
+/// The rule by which an entry may lie in places of its segment. These are plain functions, in which the kinds of this
+/// folder differ.
 pub trait Placement: Sized + Send + Sync + 'static {
-    /// A word of each bucket says where entries are whose home it is.
+    /// Whether a word of each bucket says where the entries are whose home it is.
     const HAS_HOPS: bool;
 
-    /// The number of buckets that an entry may be in, in segments of `buckets`.
+    /// Returns the number of buckets that an entry may be in, in segments of `buckets`.
     fn reach(buckets: usize) -> usize;
 
-    /// The bucket that an entry may be in as the `nth`, below the reach; the first one is its home.
+    /// Returns the `nth` bucket that an entry may be in, below the reach. The first one is its home.
     fn bucket(index: &Hashed<Self>, home: usize, meta: u16, nth: usize) -> usize;
 
-    /// Asks for what a lookup reads first.
+    /// Requests what a lookup reads first.
     fn ask<S: Suspend>(index: &Hashed<Self>, segment: u32, home: usize, meta: u16, s: &mut S) -> bool;
 
-    /// Moves other entries until one of the buckets has room that this one may be in, if all are full: which?
+    /// Moves other entries until one of an entry's buckets, which are all full, has room. Returns that bucket.
     fn make_room(segment: &mut Latched<'_, Self>, home: usize, meta: u16) -> Option<usize>;
 }
 
-/// An index without an order of keys. Dropping it gives its segments back, and leaves lines of stashes and keys to the slab and the
-/// pools; [`Index::clear`] gives those back.
+/// An index without an order of keys. Dropping it gives its segments back, and leaves lines of stashes and keys to the
+/// slab and the pools. [`Index::clear`] gives those back.
 pub struct Hashed<P> {
-    /// Where the buckets of segment 0 begin; those of the others follow.
+    /// The address of the buckets of segment 0. Those of the others follow.
     buckets_at: *mut u8,
-    /// Segments in use, one at least: only grows.
+    /// The number of segments in use, at least one. It only grows.
     len: AtomicU64,
-    /// A segment has two to the power of this many buckets.
+    /// The binary logarithm of the number of buckets in a segment.
     bits: u32,
-    /// How many buckets an entry may be in.
+    /// The number of buckets that an entry may be in.
     reach: u32,
-    /// (Apart, as an index of any kind is as large as the largest.)
+    /// The other fields. They are apart, because an index of any kind is as large as the largest.
     rest: Box<Rest>,
     placement: PhantomData<fn() -> P>,
 }
 
-/// What most lookups do not read.
+/// The fields that most lookups do not read.
 struct Rest {
-    /// Where the head of segment 0 is, and where its hop words begin, if it has such; those of the others follow.
+    /// The address of the head of segment 0, and that of its hop words, if it has such. Those of the other segments
+    /// follow.
     heads_at: *mut u8,
     hops_at: *mut u8,
     fixed8: bool,
-    /// An error for tests.
+    /// A planted error, for tests.
     loses_stamps: bool,
     buckets: Slab,
     heads: Slab,
@@ -99,27 +101,28 @@ struct Rest {
     growth: CachePadded<Growth>,
 }
 
-// SAFETY: the addresses are of the slabs, which are Sync; everything there is atomic.
+// SAFETY: the addresses are of the slabs, which are Sync, and everything there is atomic.
 unsafe impl<P> Send for Hashed<P> {}
-// SAFETY: as above.
+// SAFETY: as for Send, everything that is reached through the addresses is atomic.
 unsafe impl<P> Sync for Hashed<P> {}
 
 struct Growth {
-    /// Keys of the index.
+    /// The number of keys of the index.
     keys: AtomicU64,
-    /// How many keys call for another segment.
+    /// The number of keys that calls for another segment.
     next_at: AtomicU64,
-    /// Held by the thread that adds one.
+    /// Held by the thread that adds a segment.
     latch: Latch,
 }
 
 impl<P: Placement> Hashed<P> {
-    /// An empty index whose stashes have lines of `lines`, [`NODE_BYTES`] each. Where `fixed8`, all keys have exactly eight bytes.
+    /// Makes an empty index whose stashes have lines of `lines`, of [`NODE_BYTES`] each. With `fixed8`, all keys have
+    /// exactly eight bytes.
     pub fn new(lines: Arc<Slab>, fixed8: bool) -> Result<Self, OutOfMemory> {
         Hashed::limited(lines, fixed8, BUCKET_BITS)
     }
 
-    /// The same, with 2 to the power of `bits` buckets in a segment.
+    /// Makes an empty index with 2 to the power of `bits` buckets in a segment.
     fn limited(lines: Arc<Slab>, fixed8: bool, bits: u32) -> Result<Self, OutOfMemory> {
         assert!(
             (1..=BUCKET_BITS).contains(&bits),
@@ -145,19 +148,19 @@ impl<P: Placement> Hashed<P> {
         Ok(Hashed { buckets_at, len, bits, reach, rest: Box::new(rest), placement: PhantomData })
     }
 
-    /// How many buckets an entry may be in.
+    /// Returns the number of buckets that an entry may be in.
     #[inline(always)]
     fn reach(&self) -> usize {
         self.reach as usize
     }
 
-    /// Buckets of a segment.
+    /// Returns the number of buckets of a segment.
     #[inline(always)]
     fn bucket_count(&self) -> usize {
         1 << self.bits
     }
 
-    /// The segment that a key with this number belongs to.
+    /// Returns the segment to which a key with this number belongs.
     #[inline(always)]
     fn segment_of(&self, hash: u64) -> u32 {
         // Acquire: pairs with the Release in `split`: the last segment's entries are there.
@@ -167,18 +170,18 @@ impl<P: Placement> Hashed<P> {
         (if number < len { number } else { number & low }) as u32
     }
 
-    /// The bucket of its segment that a key goes to first.
+    /// Returns the bucket of its segment to which a key goes first.
     #[inline(always)]
     fn home_of(&self, hash: u64) -> usize {
         (hash >> (u64::BITS - self.bits)) as usize
     }
 
-    /// The buckets that an entry may be in.
+    /// Returns the buckets that an entry may be in.
     fn buckets_of(&self, home: usize, meta: u16) -> impl Iterator<Item = usize> + use<'_, P> {
         (0..self.reach()).map(move |nth| P::bucket(self, home, meta, nth))
     }
 
-    /// A bucket's address, also good for prefetching.
+    /// Returns a bucket's address, which may also be prefetched.
     #[inline(always)]
     fn bucket_at(&self, segment: u32, bucket: usize) -> *mut u8 {
         self.buckets_at.wrapping_add((((segment as usize) << self.bits) + bucket) * CACHE_LINE)
@@ -187,11 +190,12 @@ impl<P: Placement> Hashed<P> {
     #[inline(always)]
     fn bucket(&self, segment: u32, bucket: usize) -> &Bucket {
         debug_assert!(u64::from(segment) < self.rest.buckets.used() && bucket < self.bucket_count());
-        // SAFETY: within a block of the slab, of the size and alignment of a bucket, which is atomics only.
+        // SAFETY: this is within a block of the slab, of the size and alignment of a bucket, which consists of atomics
+        // only.
         unsafe { &*self.bucket_at(segment, bucket).cast::<Bucket>() }
     }
 
-    /// A segment's head's address, also good for prefetching.
+    /// Returns the address of a segment's head, which may also be prefetched.
     #[inline(always)]
     fn head_at(&self, segment: u32) -> *mut u8 {
         self.rest.heads_at.wrapping_add(segment as usize * HEAD_BYTES)
@@ -200,11 +204,12 @@ impl<P: Placement> Hashed<P> {
     #[inline(always)]
     fn head(&self, segment: u32) -> &Head {
         debug_assert!(u64::from(segment) < self.rest.heads.used());
-        // SAFETY: a block of the slab, of the size and alignment of a head, which is atomics only.
+        // SAFETY: this is a block of the slab, of the size and alignment of a head, which consists of atomics only.
         unsafe { &*self.head_at(segment).cast::<Head>() }
     }
 
-    /// The address of the word that says where entries are whose home is this bucket, where there are such words.
+    /// Returns the address of the word that says where the entries are whose home is this bucket, if there are such
+    /// words.
     #[inline(always)]
     fn hops_of(&self, segment: u32, home: usize) -> *mut u8 {
         self.rest.hops_at.wrapping_add((((segment as usize) << self.bits) + home) * size_of::<u64>())
@@ -213,41 +218,42 @@ impl<P: Placement> Hashed<P> {
     #[inline(always)]
     fn hop_word(&self, segment: u32, home: usize) -> &Word {
         debug_assert!(P::HAS_HOPS && home < self.bucket_count());
-        // SAFETY: within a block of the slab, of the size and alignment of a word, which is atomic.
+        // SAFETY: this is within a block of the slab, of the size and alignment of a word, which is atomic.
         unsafe { &*self.hops_of(segment, home).cast::<Word>() }
     }
 
-    /// The places to look at in the `nth` bucket of entries with this home: a bit each.
+    /// Returns the places to look at in the `nth` bucket of entries with this home, one bit each.
     #[inline(always)]
     fn places_in(&self, segment: u32, home: usize, nth: usize) -> u64 {
         if !P::HAS_HOPS {
             return LIVE;
         }
-        // (The caller validates, by the head of the home, or has the latch.)
+        // The caller validates by the head of the home, or has the latch.
         self.hop_word(segment, home).load(Ordering::Relaxed) >> (nth * ENTRIES) & LIVE
     }
 
-    /// A line of a stash, whose id was read inside the present epoch.
+    /// Returns a line of a stash, whose id was read inside the present epoch.
     fn line(&self, id: u32) -> &Bucket {
         debug_assert!(id != 0);
-        // SAFETY: a block of the slab, of the size and alignment of a bucket, which is atomics only.
+        // SAFETY: this is a block of the slab, of the size and alignment of a bucket, which consists of atomics only.
         unsafe { &*self.rest.lines.at(id).cast::<Bucket>() }
     }
 
-    /// Which of its segment's stamps a bucket has.
+    /// Returns which of its segment's stamps a bucket has.
     #[inline(always)]
     fn group_of(&self, bucket: usize) -> usize {
         bucket >> self.bits.saturating_sub(STAMPS.ilog2())
     }
 }
 
-/// Keys per segment, on average, above which a segment is added: seven of sixteen places. Segments that have not been split in a
-/// round have up to twice as many, seven of eight, and the others half of that.
+/// Returns the average number of keys per segment above which a segment is added: seven of sixteen places. Segments
+/// that have not been split in a round have up to twice as many, seven of eight, and the others half of that.
 fn load(bits: u32) -> u64 {
     ((ENTRIES as u64) << bits) * 7 / 16
 }
 
-/// The greatest power of two that is not above `len`: segments behind it were split off those that many places before.
+/// Returns the greatest power of two that is not above `len`. A segment from there on was split off the segment that
+/// many places before it.
 #[inline(always)]
 fn half_of(len: u64) -> u64 {
     debug_assert!(len > 0);
@@ -283,7 +289,7 @@ impl<P: Placement> Index for Hashed<P> {
         self.ask(cursor, s)
     }
 
-    // (As of the B+-tree: by value.)
+    // By value, like `step` of the B+-tree.
     #[inline(always)]
     unsafe fn step<S: Suspend>(&self, cursor: &mut Cursor, key: &Key, s: &mut S) -> Probe {
         let probe;
@@ -340,7 +346,7 @@ impl<P: Placement> Index for Hashed<P> {
     }
 
     unsafe fn clear(&self, local: &Local) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `clear` asks for, and `clear_all` asks for the same.
         unsafe { self.clear_all(local) };
     }
 

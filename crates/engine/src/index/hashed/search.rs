@@ -1,4 +1,5 @@
-//! The lookup as a step machine: what has the key as a rule is asked for at once, and read between two looks at heads. And what is left for transactions that look for keys that were absent: marks, and stamps.
+//! The lookup as a step machine. The memory that usually has the key is requested at once, and read between two looks
+//! at heads. This file also has the marks and stamps for transactions that look for absent keys.
 
 use super::bucket::{BUSY, Bucket, LONG, STASHED, meta_of};
 use super::segment::{Head, STAMPS};
@@ -13,9 +14,10 @@ use crate::sync::Backoff;
 pub struct Cursor {
     /// The key's number.
     hash: u64,
-    /// The segment that it belonged to when its buckets were asked for. [`UNBEGUN`]: the number of a bucket of what is in front.
+    /// The segment to which the key belonged when its buckets were requested. With [`UNBEGUN`], the number of a bucket
+    /// of the front.
     segment: u32,
-    /// What else was asked for.
+    /// The other memory that was requested.
     asked: u32,
 }
 
@@ -24,10 +26,11 @@ const UNBEGUN: u32 = 1 << 31;
 const HEAD: u32 = 1;
 const LINE: u32 = 2;
 const OBJECT: u32 = 4;
-/// Buckets beside the home.
+/// Buckets other than the home.
 const BESIDE: u32 = 8;
 
-/// In a mark's number: it is of a segment, as walks leave it. (Else of a bucket.)
+/// The bit of a mark's number that says that the mark is of a segment, as walks leave it. Without it, the mark is of a
+/// bucket.
 const SEGMENT: u32 = 1 << 31;
 
 impl Unbegun for Cursor {
@@ -40,11 +43,11 @@ impl Unbegun for Cursor {
     }
 }
 
-/// What a look at some entries came to.
+/// The outcome of a look at some entries.
 enum Looked {
     Found(u32),
     Nothing,
-    /// What was read is not to be used.
+    /// The data read must not be used.
     Again,
     Suspended,
 }
@@ -56,10 +59,10 @@ impl<P: Placement> Hashed<P> {
         Cursor { hash, segment: self.segment_of(hash), asked: 0 }
     }
 
-    /// Asks for what is read first.
+    /// Requests what is read first.
     #[inline(always)]
     pub(super) fn ask<S: Suspend>(&self, c: &Cursor, s: &mut S) -> bool {
-        // (The length of the key says nothing of its buckets.)
+        // The length of the key says nothing of its buckets.
         P::ask(self, c.segment, self.home_of(c.hash), meta_of(c.hash, 0), s)
     }
 
@@ -72,14 +75,15 @@ impl<P: Placement> Hashed<P> {
             let bucket = self.bucket(c.segment, home);
             let head = bucket.head();
             if head & BUSY != 0 {
-                // No latch is held across a suspension, so its holder is running, or soon will.
+                // No latch is held across a suspension, so its holder is running, or soon will be.
                 if backoff.is_long() && S::SUSPENDS {
                     return (c, Probe::Suspended);
                 }
                 backoff.wait();
                 continue;
             }
-            // Looked at behind the head: a thread that moves keys to another segment says so before it frees the head.
+            // This is read after the head: a thread that moves keys to another segment publishes this before it frees
+            // the head.
             let segment = self.segment_of(c.hash);
             if segment != c.segment {
                 c = Cursor { segment, asked: 0, ..c };
@@ -162,14 +166,14 @@ impl<P: Placement> Hashed<P> {
             if entry.code() != LONG && entry.word != key.slice {
                 continue;
             }
-            // An object is looked at only if the entry has been there, in this epoch.
+            // An object is read only if the entry has been there, in this epoch.
             if !bucket.is_still(head) {
                 return Looked::Again;
             }
             if entry.code() == LONG && ask_once(&mut c.asked, OBJECT, entry.word as usize, s) {
                 return Looked::Suspended;
             }
-            // SAFETY: as said; the epoch keeps it.
+            // SAFETY: the entry has been there in this epoch, which keeps its object.
             if unsafe { entry.is_of(key) } {
                 return Looked::Found(entry.id);
             }
@@ -203,12 +207,12 @@ impl<P: Placement> Hashed<P> {
                 if !head.is_still(word) {
                     return Looked::Again;
                 }
-                // SAFETY: it has been there, in this epoch, which keeps its object.
+                // SAFETY: the entry has been there in this epoch, which keeps its object.
                 if unsafe { entry.is_of(key) } {
                     return Looked::Found(entry.id);
                 }
             }
-            // (Lines that have gone are kept by the epoch, and lead on; but not on and on.)
+            // The epoch keeps removed lines, which still lead on. This check ends the search if the stash has changed.
             if !head.is_still(word) {
                 return Looked::Again;
             }
@@ -218,7 +222,7 @@ impl<P: Placement> Hashed<P> {
     }
 }
 
-/// Asks for a line, unless that was asked for before.
+/// Requests a line, unless it was requested before.
 #[inline(always)]
 fn ask_once<S: Suspend>(asked: &mut u32, what: u32, address: usize, s: &mut S) -> bool {
     let is_asked = *asked & what != 0;
@@ -228,8 +232,8 @@ fn ask_once<S: Suspend>(asked: &mut u32, what: u32, address: usize, s: &mut S) -
 
 // ---- marks and stamps
 impl<P: Placement> Hashed<P> {
-    /// What there is under a key. Leaves a mark of its home, whose head is another one whenever a key that has the same one comes
-    /// or goes, wherever that lies.
+    /// Returns the record of a key, if there is one. Leaves a mark of the key's home. The home's head changes whenever
+    /// a key with the same home comes or goes, wherever that key lies.
     pub(super) fn look_and_mark(&self, key: &Key, page: &mut Page) -> Option<RecordId> {
         let mut backoff = Backoff::new();
         loop {
@@ -238,7 +242,7 @@ impl<P: Placement> Hashed<P> {
             let bucket = self.bucket(c.segment, home);
             let head = bucket.head();
             let (c, probe) = self.look_up(c, *key, &mut Never);
-            // (The lookup has gone to another segment if the key belongs there by now.)
+            // The lookup has gone to another segment if the key belongs there by now.
             let is_it = head & BUSY == 0 && std::ptr::eq(bucket, self.bucket(c.segment, home));
             if is_it && bucket.is_still(head) {
                 page.leave_mark((c.segment << self.bits) + home as u32, head);
@@ -251,7 +255,7 @@ impl<P: Placement> Hashed<P> {
         }
     }
 
-    /// The number of a segment in a mark.
+    /// Returns the number of a segment in a mark.
     pub(super) fn mark_of(segment: u32) -> u32 {
         segment | SEGMENT
     }
@@ -270,7 +274,8 @@ impl<P: Placement> Hashed<P> {
         (mark.node >> self.bits, mark.node as usize & (self.bucket_count() - 1))
     }
 
-    /// Raises the stamps of what is marked, as it was or not: a stamp that is too great does no harm.
+    /// Raises the stamps of a marked bucket or segment, whether or not it is unchanged: a stamp that is too great does
+    /// no harm.
     pub(super) fn raise_stamps(&self, mark: &Mark, stamp: u64) {
         match mark.node & SEGMENT {
             0 => {
@@ -284,14 +289,14 @@ impl<P: Placement> Hashed<P> {
         }
     }
 
-    /// The stamp of the group of buckets that the key's home is in.
+    /// Returns the stamp of the group of buckets in which the key's home is.
     pub(super) fn find_stamp(&self, key: &Key) -> u64 {
         let hash = mixed::mix(key);
         let home = self.home_of(hash);
         loop {
             let segment = self.segment_of(hash);
             let stamp = self.head(segment).stamp(self.group_of(home));
-            // A segment that it has moved to has got the stamps since.
+            // A segment to which the key has moved has received the stamps.
             fence(Ordering::Acquire);
             if self.segment_of(hash) == segment {
                 return stamp;

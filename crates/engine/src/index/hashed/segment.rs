@@ -1,12 +1,13 @@
-//! The head of a segment: the latch of a thread that changes one of its keys, its version, the stash, and the stamps. It lies apart from
-//! the segment's buckets, as most lookups do not read it. A head of zeros is that of an empty segment.
+//! The head of a segment: the latch of a thread that changes one of its keys, its version, the stash, and the stamps.
+//! It lies apart from the segment's buckets, because most lookups do not read it. A head of zeros is that of an empty
+//! segment.
 
 use crate::index::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::Backoff;
 
-/// Bytes of a head: what its slab's blocks must have.
+/// The bytes of a head. The blocks of its slab must have this size.
 pub(super) const HEAD_BYTES: usize = 128;
-/// Groups of a segment's buckets that have one stamp each.
+/// The groups of a segment's buckets. Each has one stamp.
 pub(super) const STAMPS: usize = 8;
 
 /// One block of the heads' slab.
@@ -15,11 +16,11 @@ pub(super) struct Head {
     word: AtomicU64,
     /// The first line of the stash, or 0.
     stash: AtomicU32,
-    /// For phantom protection: the last commit of those that have read what these buckets have not.
+    /// For phantom protection: the last commit of a transaction that has found keys absent in these buckets.
     stamps: [AtomicU64; STAMPS],
 }
 
-// The weak memory checker's atomics are larger: it has no slab of heads.
+// The weak memory checker's atomics are larger. It has no slab of heads.
 #[cfg(not(braid_loom))]
 const _: () = assert!(size_of::<Head>() == HEAD_BYTES);
 
@@ -29,7 +30,7 @@ const VERSION: u64 = 2;
 impl Head {
     #[inline(always)]
     pub(super) fn word(&self) -> u64 {
-        // Acquire: pairs with the Release in Held::drop.
+        // Acquire: pairs with the Release in `Held::drop`.
         self.word.load(Ordering::Acquire)
     }
 
@@ -37,12 +38,12 @@ impl Head {
         word & LATCHED != 0
     }
 
-    /// The word as it is where the segment is not latched.
+    /// Returns the word that the segment has while it is not latched.
     pub(super) fn version(word: u64) -> u64 {
         word & !LATCHED
     }
 
-    /// Whether what was read since `word` is what the segment held then.
+    /// Returns whether everything read since `word` is what the segment held then.
     #[inline(always)]
     pub(super) fn is_still(&self, word: u64) -> bool {
         // The fence pairs with the Release fence in `try_hold`.
@@ -50,7 +51,7 @@ impl Head {
         self.word.load(Ordering::Relaxed) == word
     }
 
-    /// The first line of the stash, or 0. The caller validates, or has the latch.
+    /// Returns the first line of the stash, or 0. The caller validates, or has the latch.
     pub(super) fn stash(&self) -> u32 {
         self.stash.load(Ordering::Relaxed)
     }
@@ -64,11 +65,11 @@ impl Head {
         self.stamps[group].load(Ordering::Relaxed) // as above
     }
 
-    /// Latches the segment, waiting for its holder.
+    /// Waits for the holder of the latch, if there is one, and latches the segment.
     pub(super) fn hold(&self) -> Held<'_> {
         let mut backoff = Backoff::new();
         loop {
-            // Relaxed: only waits; `try_hold` decides. Reading keeps the line shared meanwhile.
+            // Relaxed: this only waits; `try_hold` decides. Meanwhile, reads keep the cache line shared.
             if self.word.load(Ordering::Relaxed) & LATCHED == 0
                 && let Some(held) = self.try_hold()
             {
@@ -80,7 +81,7 @@ impl Head {
 
     /// Latches the segment if it is free.
     pub(super) fn try_hold(&self) -> Option<Held<'_>> {
-        // Acquire: pairs with the Release in Held::drop.
+        // Acquire: pairs with the Release in `Held::drop`.
         let word = self.word.fetch_or(LATCHED, Ordering::Acquire);
         if word & LATCHED != 0 {
             return None;
@@ -90,7 +91,7 @@ impl Head {
     }
 }
 
-/// A segment that is latched until this is dropped.
+/// A latched segment. Dropping this releases the latch.
 pub(super) struct Held<'h> {
     pub(super) head: &'h Head,
     word: u64,
@@ -98,7 +99,7 @@ pub(super) struct Held<'h> {
 }
 
 impl Held<'_> {
-    /// Something is about to be changed: marks are void.
+    /// Announces a change, which makes marks void.
     pub(super) fn change(&mut self) {
         self.is_changed = true;
     }

@@ -1,5 +1,6 @@
-//! The index's model test and stress test on the kinds without an order, and what only these promise. Segments of two buckets meet all that
-//! happens between segments and in stashes; full ones, what happens within.
+//! The index's model test and stress test on the kinds without an order, and tests of what only these promise. Segments
+//! of two buckets meet everything that happens between segments and in stashes. Full segments meet everything that
+//! happens within.
 
 use super::*;
 use crate::epoch::Epochs;
@@ -23,14 +24,14 @@ fn make<P: Placement>(fixed8: bool, bits: u32) -> (Hashed<P>, Local) {
     (make_in::<P>(&memory, fixed8, bits), Local::new(&Epochs::new(), &memory))
 }
 
-/// Of an empty index no line of a stash stays.
+/// Checks that an empty index keeps no line of a stash.
 fn nothing_left<P: Placement>(index: &Hashed<P>, local: &Local) {
     index.check_structure();
     settle(local);
     assert_eq!(index.rest.lines.used(), 0);
 }
 
-/// Keys of eight bytes that have the same two buckets of a segment.
+/// Returns keys of eight bytes that have the same two buckets of a segment.
 fn of_one_bucket<P: Placement>(index: &Hashed<P>) -> impl Iterator<Item = Vec<u8>> + use<P> {
     let bits = index.bits;
     let is_it = move |n: &u64| {
@@ -41,14 +42,14 @@ fn of_one_bucket<P: Placement>(index: &Hashed<P>) -> impl Iterator<Item = Vec<u8
 }
 
 fn model_of_eight<P: Placement>() {
-    // Indexes of eight-byte keys behave like a BTreeMap.
+    // Proves that indexes of eight-byte keys behave like a BTreeMap.
     for bits in [SMALL, BUCKET_BITS] {
         index_model(keys_of_eight(), || make::<P>(true, bits), nothing_left);
     }
 }
 
 fn model_of_any_length<P: Placement>() {
-    // Indexes of keys of any length behave like a BTreeMap.
+    // Proves that indexes of keys of any length behave like a BTreeMap.
     for bits in [SMALL, BUCKET_BITS] {
         index_model(keys_of_any_length(), || make::<P>(false, bits), nothing_left);
     }
@@ -56,7 +57,8 @@ fn model_of_any_length<P: Placement>() {
 }
 
 fn few_keys_are_stashed<P: Placement>() {
-    // At the load at which segments are split nearly all keys have places in their buckets, and memory is as promised.
+    // Proves that nearly all keys have places in their buckets at the load at which segments are split, and that memory
+    // is as promised.
     let (index, local) = make::<P>(true, BUCKET_BITS);
     let (mut most, mut bytes_max) = (0.0f64, 0.0f64);
     for n in 1..=200_000u64 {
@@ -79,8 +81,8 @@ fn few_keys_are_stashed<P: Placement>() {
 }
 
 fn keys_come_in_the_order_of_walks<P: Placement>() {
-    // Where room was made before, such keys find as many places as others, and the index is no larger. (Else the first ones would
-    // all belong to the first segment.)
+    // Proves that such keys find as many places as others where room was made before, and that the index is no larger.
+    // Otherwise the first keys would all belong to the first segment.
     const KEYS: u64 = 30_000;
     let (index, local) = make::<P>(false, BUCKET_BITS);
     let key = |n: u64| [b"order".to_vec(), n.to_be_bytes().to_vec(), (n % 7).to_be_bytes().to_vec()].concat();
@@ -100,8 +102,8 @@ fn keys_come_in_the_order_of_walks<P: Placement>() {
 }
 
 fn stashes_come_and_go<P: Placement>() {
-    // Keys that all have the same buckets are found in stashes, and by walks; they leave them when there is room, and lines of
-    // stashes are given back.
+    // Proves that keys that all have the same buckets are found in stashes and by walks, that they leave the stashes
+    // when there is room, and that lines of stashes are given back.
     let (index, local) = make::<P>(true, BUCKET_BITS);
     let keys: Vec<Vec<u8>> = of_one_bucket(&index).take(2_000).collect();
     for (n, key) in keys.iter().enumerate() {
@@ -128,7 +130,7 @@ fn stashes_come_and_go<P: Placement>() {
 }
 
 fn churn_does_not_grow<P: Placement>() {
-    // Keys that come and go do not make an index grow: only more of them do.
+    // Proves that keys that come and go do not make an index grow: only more keys do.
     for (fixed8, bits) in [(true, SMALL), (true, BUCKET_BITS), (false, SMALL)] {
         let (index, local) = make::<P>(fixed8, bits);
         for n in 0..50_000 {
@@ -144,7 +146,7 @@ fn churn_does_not_grow<P: Placement>() {
 }
 
 fn out_of_memory_changes_nothing<P: Placement>() {
-    // An insertion that is refused leaves all other keys in place, and works later; and all memory comes back.
+    // Proves that a refused insertion leaves all other keys in place and works later, and that all memory comes back.
     for (fixed8, is_one_bucket) in [(true, true), (false, false)] {
         let memory = Memory::new(1 << 20);
         let local = Local::new(&Epochs::new(), &memory);
@@ -187,36 +189,37 @@ fn out_of_memory_changes_nothing<P: Placement>() {
 }
 
 fn marks_and_stamps<P: Placement>() {
-    // A mark of an absent key holds until a key of the same bucket comes or goes, or its segment is split; a stamp that was left by
-    // one is found for the key whatever comes.
+    // Proves that a mark of an absent key holds until a key of the same bucket comes or goes, or its segment is split,
+    // and that a stamp left by the mark is found for the key whatever happens.
     let (index, local) = make::<P>(true, SMALL);
     local.enter();
     for n in 0..1_000u64 {
         let absent = Key::from_u64(n << 20 | 1);
         let mut page = Page { is_marking: true, ..Page::default() };
-        // SAFETY: inside an epoch; keys live, here and below.
+        // SAFETY: inside an epoch, and the key is alive.
         assert_eq!(unsafe { index.look(&absent, &mut page) }, None);
         let [mark] = page.marks[..] else { panic!("one mark") };
-        // SAFETY: as above.
+        // SAFETY: inside an epoch.
         unsafe { index.raise_stamp(&mark, n + 1) };
         assert!(index.is_as_marked(&mark));
         insert(&index, &local, &key(true, n << 20 | 1), 1);
         assert!(!index.is_as_marked(&mark));
-        // SAFETY: as above.
+        // SAFETY: inside an epoch, and the key is alive.
         assert!(unsafe { index.stamp_of(&absent) } > n);
         if n.is_multiple_of(2) {
             remove(&index, &local, &key(true, n << 20 | 1), 1);
         }
     }
     for n in 0..1_000u64 {
-        // SAFETY: as above.
+        // SAFETY: inside an epoch, and the key is alive.
         assert!(unsafe { index.stamp_of(&Key::from_u64(n << 20 | 1)) } > n);
     }
     local.leave();
 }
 
 fn threads<P: Placement>() {
-    // Threads inserting, removing, looking up and walking keys of eight bytes, and of any length.
+    // Proves that threads may insert, remove, look up and walk keys of eight bytes, and of any length, at the same
+    // time.
     let long: stress::KeyOf = |n| format!("{:05}/{:012}/{}", n / 4, n / 2, n).into_bytes();
     for bits in [SMALL, 2, BUCKET_BITS] {
         let make = |fixed8| move |lines| Hashed::<P>::limited(lines, fixed8, bits).expect("a segment");
@@ -226,13 +229,13 @@ fn threads<P: Placement>() {
 }
 
 fn threads_insert_only<P: Placement>() {
-    // Threads that fill and split the same segments lose no key.
+    // Proves that threads that fill and split the same segments lose no key.
     for bits in [SMALL, BUCKET_BITS] {
         stress::insert_only(NODE_BYTES, |lines| Hashed::<P>::limited(lines, true, bits).expect("a segment"));
     }
 }
 
-/// Which keys of a run have a home below this bucket, in an index whose segment is never split.
+/// Returns an index whose segment is never split, and keys whose home is below this bucket.
 fn crowd<P: Placement>(homes: usize) -> (Hashed<P>, Local, impl Iterator<Item = Vec<u8>>) {
     let (index, local) = make::<P>(true, BUCKET_BITS);
     index.rest.growth.next_at.store(u64::MAX, Ordering::Relaxed);
@@ -242,7 +245,8 @@ fn crowd<P: Placement>(homes: usize) -> (Hashed<P>, Local, impl Iterator<Item = 
 }
 
 fn a_segment_fills<P: Placement>() {
-    // Moves make room until nearly all places are taken; what is left over is stashed, and nothing is lost.
+    // Proves that moves make room until nearly all places are taken, that the remaining keys are stashed, and that no
+    // key is lost.
     let (index, local, keys) = crowd::<P>(64);
     let (places, mut filled) = (ENTRIES << BUCKET_BITS, 0);
     let keys: Vec<_> = keys.take(places + 50).collect();
@@ -258,7 +262,8 @@ fn a_segment_fills<P: Placement>() {
 }
 
 fn crowded_neighbours<P: Placement>() {
-    // Keys that have few homes in common are moved away from each other, come and go, and are found at any time.
+    // Proves that keys that have few homes in common are moved away from each other, come and go, and are found at any
+    // time.
     for homes in [1, 2, 20] {
         let (index, local, keys) = crowd::<P>(homes);
         let keys: Vec<_> = keys.take(300).collect();

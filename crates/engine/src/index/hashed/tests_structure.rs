@@ -1,11 +1,11 @@
-//! The invariants of segments and their stashes, checked on an index that nobody is changing.
+//! Checks the invariants of segments and their stashes on an index that no thread is changing.
 
 use super::bucket::{BUSY, Entry, STASHED};
 use super::*;
 use crate::index::model::Checked;
 
 impl<P: Placement> Hashed<P> {
-    /// All entries of a segment, with the bucket of each; `None`: it is in the stash.
+    /// Returns all entries of a segment, with the bucket of each, or `None` for an entry in the stash.
     fn entries(&self, segment: u32) -> Vec<(Option<usize>, Entry)> {
         let mut entries = vec![];
         for number in 0..self.bucket_count() {
@@ -23,7 +23,7 @@ impl<P: Placement> Hashed<P> {
         entries
     }
 
-    /// Keys in stashes.
+    /// Returns the number of keys in stashes.
     pub(super) fn stashed(&self) -> usize {
         let segments = 0..self.len.load(Ordering::Relaxed) as u32;
         segments.map(|segment| self.entries(segment).iter().filter(|(at, _)| at.is_none()).count()).sum()
@@ -39,7 +39,7 @@ impl<P: Placement> Checked for Hashed<P> {
             assert!(!Head::is_latched(self.head(segment).word()));
             let entries = self.entries(segment);
             for (bucket, entry) in &entries {
-                // SAFETY: nobody changes the index.
+                // SAFETY: no thread changes the index.
                 let (hash, key) = unsafe { (entry.hash(), entry.key(&mut [0; 8]).to_vec()) };
                 assert_eq!(self.segment_of(hash), segment, "{key:?}");
                 assert_eq!(entry.meta, bucket::meta_of(hash, key.len() as u32), "{key:?}");
@@ -57,7 +57,7 @@ impl<P: Placement> Checked for Hashed<P> {
                 keys.push(key);
             }
             let is_stashed = |home: usize| {
-                // SAFETY: as above.
+                // SAFETY: no thread changes the index.
                 let is_home = |entry: &Entry| self.home_of(unsafe { entry.hash() }) == home;
                 entries.iter().any(|(at, entry)| at.is_none() && is_home(entry))
             };

@@ -1,5 +1,5 @@
-//! Walks, in the order of positions ([`crate::index::mixed`]): a segment has all keys from one position to another. It is copied as of one
-//! moment, put in order, and given out page by page.
+//! Walks, in the order of positions ([`crate::index::mixed`]). A segment has all keys from one position to another. It
+//! is copied as of one moment, put in order, and handed out page by page.
 
 use super::bucket::{Bucket, Entry};
 use super::segment::Head;
@@ -12,24 +12,24 @@ use crate::sync::Backoff;
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 
-/// A suspended walk. Where it began is in the page's `position` until it has come to its first segment; then the entries are there
-/// which have been copied of the present one, in the walk's order.
+/// A suspended walk. Until it has come to its first segment, the page's `position` has the bound at which it began.
+/// After that, `position` has the entries copied from the present segment, in the walk's order.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
     /// A position of the next segment.
     next: u64,
-    /// Entries copied, and given out.
+    /// The number of copied entries, and of those handed out.
     len: u32,
     at: u32,
     is_reverse: bool,
-    /// Nothing comes behind the present segment.
+    /// Whether nothing follows the present segment.
     is_last: bool,
-    /// The next segment has been asked for.
+    /// Whether the next segment has been requested.
     is_asked: bool,
     bound: FirstBound,
 }
 
-/// What the position of a page means before the first segment.
+/// The meaning of a page's position before the first segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstBound {
     None,
@@ -37,10 +37,10 @@ enum FirstBound {
     Excluded,
 }
 
-/// Lines of a segment that are asked for before it is copied: the rest follows in order.
+/// The lines of a segment that are requested before it is copied. The rest follows in order.
 const LINES: usize = 8;
 
-/// A copied entry: position, word, id, meta.
+/// The bytes of a copied entry: position, word, id, meta.
 const COPIED_BYTES: usize = 8 + 8 + 4 + 2;
 
 #[derive(Clone, Copy)]
@@ -69,9 +69,9 @@ impl Copied {
         Some(Copied { position: u64::from_le_bytes(*position), entry })
     }
 
-    /// The key, whose object the epoch keeps.
+    /// Returns the key, whose object the epoch keeps.
     fn key<'k>(&self, short: &'k mut [u8; 8]) -> &'k [u8] {
-        // SAFETY: it was in its segment in the walk's epoch.
+        // SAFETY: the entry was in its segment in the walk's epoch, which keeps its object.
         unsafe { self.entry.key(short) }
     }
 
@@ -82,7 +82,8 @@ impl Copied {
 }
 
 impl Walk {
-    /// A walk that has not been stepped. The bound is a position, and a key behind it, as `order_of` makes them.
+    /// Makes a walk that has not been stepped. The bound is a position and a key behind it, in the form that `order_of`
+    /// makes.
     pub(super) fn new(from: Bound<&Key>, is_reverse: bool, fixed8: bool, page: &mut Page) -> Walk {
         page.clear();
         page.is_fixed8 = fixed8;
@@ -119,7 +120,7 @@ impl<P: Placement> Hashed<P> {
                     return Paged::Suspended;
                 }
             }
-            // (Where others change it all the time it is latched for the copy.)
+            // If other threads change the segment all the time, it is latched for the copy.
             if self.copy(walk, page, segment, backoff.is_long()) {
                 walk.is_asked = false;
                 continue;
@@ -128,8 +129,8 @@ impl<P: Placement> Hashed<P> {
         }
     }
 
-    /// Copies a segment as it is at one moment, and moves on behind it. Returns false if it is being changed, and not to be latched, or
-    /// is another one by now.
+    /// Copies a segment as it is at one moment, and moves on behind it. Returns false if the segment is being changed
+    /// and must not be latched, or has become another one.
     fn copy(&self, walk: &mut Walk, page: &mut Page, segment: u32, latch: bool) -> bool {
         let head = self.head(segment);
         let held = latch.then(|| head.hold());
@@ -163,21 +164,21 @@ impl<P: Placement> Hashed<P> {
         true
     }
 
-    /// The positions that a segment has: from, to. The caller validates.
+    /// Returns the first and the last position of a segment. The caller validates.
     fn positions(&self, segment: u32) -> (u64, u64) {
         let len = self.len.load(Ordering::Acquire); // as in `segment_of`
         let half = half_of(len);
         let number = u64::from(segment);
         let is_split = number >= half || number + half < len;
-        let low = if is_split { half << 1 } else { half } - 1; // the bits that all its keys' numbers have in common
+        let low = if is_split { half << 1 } else { half } - 1; // the bits that all its keys' numbers share
         let first = number.reverse_bits();
         (first, first | (!low).reverse_bits())
     }
 
-    /// Leaves the entries in the walk's order, as far as they are within its bound.
+    /// Leaves the entries within the walk's bound in the page, in the walk's order.
     fn put_in_order(&self, walk: &mut Walk, page: &mut Page, entries: &[Entry]) {
         let copied = |entry: &Entry| {
-            // SAFETY: it was in its segment in the walk's epoch.
+            // SAFETY: the entry was in its segment in the walk's epoch, which keeps its object.
             let hash = unsafe { entry.hash() };
             Copied { position: position_of(hash), entry: *entry }
         };

@@ -1,33 +1,33 @@
-//! Entries of a border: finding one, adding one, and moving many. Readers use `find` alone and
-//! validate; everything else needs the latch.
+//! Entries of a border: finding one, adding one, and moving many. Readers call only `find`, and validate. Everything
+//! else needs the latch.
 
 use super::node::{Head, KEYS, Latched, Node, Permutation, code};
 use super::search::Simd;
 use super::suffix;
 use std::ptr::null_mut;
 
-/// Where a border has a key.
+/// The place at which a border has a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Find {
-    /// Nowhere.
+    /// The border does not have the key.
     Absent,
-    /// In this slot, whole.
+    /// The whole key is in this slot.
     Inline(usize),
-    /// Perhaps in this slot: the suffix decides.
+    /// The key is perhaps in this slot; the suffix decides.
     Suffix(usize),
-    /// In the layer that this slot links to, whose root has this level.
+    /// The key is in the layer that this slot links to, whose root has this level.
     Layer(usize, u8),
 }
 
-/// One slot's contents.
+/// The contents of one slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) slice: u64,
-    /// See [`code`].
+    /// The length code of the key: see [`code`].
     pub(super) code: u8,
-    /// A record, or a layer's root.
+    /// A record, or the root of a layer.
     pub(super) rid: u32,
-    /// Null unless the code says SUFFIX.
+    /// The suffix. Null unless the code says SUFFIX.
     pub(super) suffix: *mut u8,
 }
 
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// The entries of a border, and one more.
+/// The entries of a border, with room for one more.
 pub(super) struct Entries {
     array: [Entry; KEYS + 1],
     len: usize,
@@ -54,7 +54,7 @@ impl Entries {
         &self.array[..self.len]
     }
 
-    /// Adds an entry in its place, which is returned.
+    /// Adds an entry at its place in the order, and returns the place.
     pub(super) fn insert(&mut self, entry: Entry) -> usize {
         debug_assert!(self.len <= KEYS);
         let place = self.as_slice().partition_point(|e| e.order() < entry.order());
@@ -64,10 +64,10 @@ impl Entries {
         place
     }
 
-    /// Where to cut a full border and the entry that came to `place`: never between keys of one
-    /// slice, of which there are at most ten. Ascending insertions leave full nodes behind: those at the end
-    /// of their layer, and those of a run of keys that is known or seen to ascend (`ascends`), which
-    /// sheds the keys that it is about to pass.
+    /// Returns where to cut a full border whose new entry is at `place`. The cut is never between keys of one slice, of
+    /// which there are at most ten. Ascending insertions leave full nodes behind: nodes at the end of their layer, and
+    /// nodes of a run of keys that is known or seen to ascend (`ascends`). Such a run sheds the keys that it is about
+    /// to pass.
     pub(super) fn cut(&self, place: usize, is_last: bool, ascends: bool) -> usize {
         debug_assert!(self.len == KEYS + 1);
         let fits = |at: usize| self.array[at - 1].slice != self.array[at].slice;
@@ -82,8 +82,8 @@ impl Entries {
 }
 
 impl Node {
-    /// Looks for the key whose slice here is `slice` and that goes on for `remaining` bytes from
-    /// here. The caller validates.
+    /// Looks for the key whose slice in this layer is `slice` and that has `remaining` bytes from this layer on. The
+    /// caller validates.
     #[inline(always)]
     pub(super) fn find(&self, simd: Simd, head: Head, slice: u64, remaining: usize) -> Find {
         let mut mask = self.candidates(simd, head, slice);
@@ -104,7 +104,7 @@ impl Node {
         Find::Absent
     }
 
-    /// As `find`, under the latch; does not look at the codes of a tree of eight-byte keys.
+    /// Finds like `find`, under the latch. Does not look at the codes of a tree of eight-byte keys.
     pub(super) fn find_latched(&self, tree: Shape, head: Head, slice: u64, remaining: usize) -> Find {
         if !tree.fixed8 {
             return self.find(tree.simd, head, slice, remaining);
@@ -141,8 +141,8 @@ impl Node {
         }
     }
 
-    /// Makes these, at most [`KEYS`] and sorted, the entries of a border that nobody reads now, and returns
-    /// the live bits for its head.
+    /// Makes these entries, at most [`KEYS`] and sorted, the entries of a border that no thread reads now. Returns the
+    /// live bits for the border's head.
     #[must_use]
     pub(super) fn fill(&self, tree: Shape, entries: &[Entry]) -> u64 {
         debug_assert!(entries.is_sorted_by_key(Entry::order));
@@ -154,7 +154,7 @@ impl Node {
     }
 }
 
-/// What distinguishes trees.
+/// The properties that distinguish trees.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) simd: Simd,
@@ -166,8 +166,8 @@ impl Latched<'_> {
         self.head.live() == Head::LIVE
     }
 
-    /// Adds an entry to a border that is not full. Readers need not notice: the slot's live bit
-    /// comes last, and a slot used before was given up with a new version.
+    /// Adds an entry to a border that is not full. Readers need not notice it: the slot's live bit is set last, and a
+    /// slot that was used before was given up with a new version.
     pub(super) fn insert_entry(&mut self, tree: Shape, entry: &Entry) {
         debug_assert!(!self.is_full());
         let node = self.node;
@@ -182,7 +182,7 @@ impl Latched<'_> {
         self.head.set_live(self.head.live() | 1 << (slot + 1));
     }
 
-    /// Takes an entry out; readers that have seen it retry.
+    /// Removes an entry. Readers that have seen it retry.
     pub(super) fn remove_entry(&mut self, slot: usize) {
         debug_assert!(self.head.is_live(slot));
         self.head.set_live(self.head.live() & !(1 << (slot + 1)));

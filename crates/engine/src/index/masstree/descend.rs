@@ -1,6 +1,5 @@
-//! The point descent, the engine's hottest path: reads like the sequential function that it is
-//! under `Never`, and leaves at every node under a policy that suspends. Whatever is rare is cold
-//! and out of line.
+//! The point descent, the engine's hottest path. Under `Never` it compiles to plain sequential code. Under a policy
+//! that suspends, it leaves at every node. Rare cases are cold and out of line.
 
 use super::Masstree;
 use super::border::Find;
@@ -13,23 +12,23 @@ use crate::sync::Backoff;
 /// A suspended point descent.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    /// The eight key bytes that this layer goes by.
+    /// The eight key bytes that this layer indexes.
     pub(super) slice: u64,
     /// The node to read next.
     pub(super) node: u32,
-    /// A leftmost node of this layer, from which its root can be found.
+    /// A leftmost node of this layer, from which the layer's root can be found.
     pub(super) layer: u32,
-    /// Layers above.
+    /// The number of layers above.
     pub(super) depth: u16,
-    /// Of `node`; 0 for a border. [`UNBEGUN`]: there is no descent, and `node` is the number of a bucket.
+    /// The level of `node`; 0 for a border. With [`UNBEGUN`] there is no descent, and `node` is the number of a bucket.
     pub(super) level: u8,
-    /// Misses reported at this border beyond its own lines: its suffix block, then the suffix.
+    /// The number of misses reported at this border beyond its own lines: for its suffix block, then for the suffix.
     asked: u8,
-    /// Keys come in ascending order: a border that is full at its end will get no more.
+    /// Whether keys come in ascending order. If so, a border that is full at its end will get no more keys.
     pub(super) ascends: bool,
 }
 
-/// In place of a level, of which no tree has so many.
+/// The mark of a cursor that has not begun, in place of a level. No tree has so many levels.
 const UNBEGUN: u8 = u8::MAX;
 
 impl Unbegun for Cursor {
@@ -44,7 +43,7 @@ impl Unbegun for Cursor {
     }
 }
 
-/// What a look into a border came to.
+/// The outcome of a look into a border.
 enum Probed {
     Done(Probe),
     /// Look again, at the cursor's node.
@@ -53,13 +52,13 @@ enum Probed {
     Unstable,
 }
 
-/// What to do about a node that could not be read.
+/// The reaction to a node that could not be read.
 pub(super) enum Settled {
     /// Read it again.
     Stay,
-    /// Read its right neighbour.
+    /// Read its right neighbor.
     Right(u32),
-    /// It is out of the tree: begin anew.
+    /// Begin anew: the node is out of the tree.
     Gone,
 }
 
@@ -69,8 +68,9 @@ impl Cursor {
         Cursor { slice: key.slice, node: 0, layer: 0, depth: 0, level: 0, asked: 0, ascends: false }
     }
 
-    /// Goes on for `key` where a descent for `behind` has ended, if the key is a greater one of the same layer:
-    /// it is in that border, or to the right of it, where descents that meet a split go as well.
+    /// Returns a cursor that continues for `key` where a descent for `behind` has ended, if `key` is greater and in the
+    /// same layer. The key is then in that border or to the right of it, which is where descents that meet a split go
+    /// as well.
     #[inline(always)]
     pub(super) fn follow(&self, behind: &Key, key: &Key) -> Option<Cursor> {
         let above = 8 * self.depth as usize;
@@ -85,7 +85,7 @@ impl Cursor {
         (slice > self.slice).then_some(Cursor { slice, asked: 0, ascends: true, ..*self })
     }
 
-    /// Goes to a layer's root from the border entry that links to it.
+    /// Goes to a layer's root from the border entry that links to the layer.
     pub(super) fn enter_layer(&mut self, key: &Key, root: u32, level: u8) {
         self.depth += 1;
         self.slice = suffix::slice_at(key, self.depth);
@@ -93,7 +93,7 @@ impl Cursor {
         self.asked = 0;
     }
 
-    /// Bytes of the key from this layer on.
+    /// Returns the number of key bytes from this layer on.
     #[inline(always)]
     pub(super) fn remaining(&self, key: &Key) -> usize {
         key.len as usize - 8 * self.depth as usize
@@ -101,8 +101,8 @@ impl Cursor {
 }
 
 impl Masstree {
-    /// Goes on to the next probable miss. What is out of line takes and returns cursor and key by
-    /// value: where no address of them is taken, those of a sequential lookup stay in registers.
+    /// Goes on to the next probable miss. Functions that are out of line take and return the cursor and the key by
+    /// value: if their address is not taken, the cursor and key of a sequential lookup stay in registers.
     #[inline(always)]
     pub(super) fn descend<S: Suspend>(&self, c: &mut Cursor, key: &Key, s: &mut S) -> Probe {
         loop {
@@ -153,7 +153,7 @@ impl Masstree {
         c
     }
 
-    /// Whether the cursor's border may have its key: it is not to the right of it.
+    /// Returns whether the cursor's border may have its key: the key is not to the right of the border.
     #[inline(always)]
     pub(super) fn is_near(&self, c: &Cursor) -> bool {
         let node = self.node(c.node);
@@ -161,13 +161,13 @@ impl Masstree {
         !head.is_unstable() && !node.is_beyond(head, c.slice) && node.is_still(head)
     }
 
-    /// A node is about to be read: all of its lines that a lookup may need.
+    /// Reports that a node is about to be read: all of its lines that a lookup may need.
     #[inline(always)]
     pub(super) fn miss<S: Suspend>(&self, node: u32, level: u8, s: &mut S) -> bool {
         if self.fixed8 || level > 0 { s.miss::<3>(self.at(node)) } else { s.miss::<4>(self.at(node)) }
     }
 
-    /// Looks in the border at the cursor, and moves it on where the key goes on in another layer.
+    /// Looks in the border at the cursor, and moves the cursor on if the key continues in another layer.
     #[inline(never)]
     fn probe_border<S: Suspend>(&self, mut c: Cursor, key: Key, s: &mut S) -> (Cursor, Probed) {
         let node = self.node(c.node);
@@ -197,8 +197,8 @@ impl Masstree {
         (c, probed)
     }
 
-    /// The key may be the one with a suffix in `slot`: two more objects to read. Comes back here
-    /// through the border after each suspension, which thus is validated again.
+    /// Compares the key with the suffix in `slot`, which takes two more objects to read. After each suspension the
+    /// descent comes back here through the border, which is thus validated again.
     #[inline]
     fn probe_suffix<S: Suspend>(
         &self,
@@ -223,16 +223,16 @@ impl Masstree {
             }
         }
         let rid = node.rid(slot);
-        // Validated before the suffix is read: it is this slot's, and the epoch keeps it.
+        // The border is validated before the suffix is read. The suffix is then this slot's, and the epoch keeps it.
         if object.is_null() || !node.is_still(head) {
             return Probed::Again;
         }
-        // SAFETY: a published suffix, read inside the epoch.
+        // SAFETY: the suffix is published, and read inside the epoch, which keeps it.
         let same = unsafe { suffix::bytes(object) } == suffix::rest_of(key, c.depth);
         Probed::Done(if same { Probe::Found(RecordId(rid)) } else { Probe::Absent })
     }
 
-    /// Where to go on from a node that could not be read; returns true if somebody is long about it.
+    /// Moves the cursor on from a node that could not be read. Returns true if another thread holds the node for long.
     #[cold]
     #[inline(never)]
     fn settle_cursor(&self, mut c: Cursor, key: Key) -> (Cursor, bool) {
@@ -246,8 +246,8 @@ impl Masstree {
         (c, backoff.is_long())
     }
 
-    /// Why a node could not be read. Waits a moment where somebody is changing it: no latch is held
-    /// across a suspension, so its holder is running, or soon will.
+    /// Finds out why a node could not be read. If a thread is changing the node, waits a moment: no latch is held
+    /// across a suspension, so its holder is running, or soon will be.
     #[cold]
     #[inline(never)]
     pub(super) fn settle(&self, node: &Node, slice: u64, backoff: &mut Backoff) -> Settled {
@@ -271,7 +271,7 @@ impl Masstree {
         if next != 0 && node.is_still(head) { Settled::Right(next) } else { Settled::Stay }
     }
 
-    /// The stamp of the border that has the key or would have it.
+    /// Returns the stamp of the border that has the key or would have it.
     pub(super) fn find_stamp(&self, key: &Key) -> u64 {
         let mut c = self.begin(Cursor::new(key));
         loop {
@@ -283,8 +283,8 @@ impl Masstree {
                 continue;
             }
             let stamp = node.stamp();
-            // (The key may have gone to another layer since the descent: then the head has changed since, or
-            // the look finds a link.)
+            // The key may have gone to another layer since the descent. Then either the head has changed since, or the
+            // search finds a link.
             let found = match self.fixed8 {
                 true => Find::Absent,
                 false => node.find(self.simd, head, c.slice, c.remaining(key)),
@@ -298,7 +298,7 @@ impl Masstree {
         }
     }
 
-    /// The root of a layer, from any leftmost node of it, and its level.
+    /// Returns the root of a layer and its level, from any leftmost node of the layer.
     pub(super) fn top(&self, mut leftmost: u32) -> (u32, u8) {
         loop {
             let node = self.node(leftmost);
@@ -309,8 +309,8 @@ impl Masstree {
         }
     }
 
-    /// The node of `level` that covers `slice` (or did a moment ago), in the layer of `leftmost`.
-    /// `None`: the layer is gone, or has no such level.
+    /// Returns the node of `level` that covers `slice` (or did a moment ago), in the layer of `leftmost`. Returns
+    /// `None` if the layer is gone or has no such level.
     pub(super) fn find_level(&self, leftmost: u32, level: u8, slice: u64) -> Option<u32> {
         let mut backoff = Backoff::new();
         loop {

@@ -1,15 +1,15 @@
-//! Copies a border's keys and record ids in an order of its slots: what a scan does with each border that it comes to.
+//! Copies a border's keys and record ids in the order of its slots. A scan does this with each border that it comes to.
 //!
-//! Others may be writing the node; the vector form is inline assembly for the reasons that `search.rs` gives, and the caller throws
-//! the copy away unless the node's version is the same before and after. There is no form for AVX2, whose permutations reach over four
-//! keys only: its gathering loads take as long as the loop here.
+//! Other threads may be writing the node. The vector form is inline assembly for the reasons that `search.rs` gives,
+//! and the caller discards the copy unless the node's version is the same before and after. There is no form for AVX2,
+//! because its permutations reach only over four keys, and its gathering loads take as long as the loop here.
 
 use super::node::{KEYS, Node, Sequence};
 use super::search::Simd;
 use crate::index::RecordId;
 
 impl Node {
-    /// Copies the keys and ids of the first `count` slots of `order`. What is behind them in `keys` and `ids` is overwritten, too.
+    /// Copies the keys and ids of the first `count` slots of `order`. The rest of `keys` and `ids` is overwritten, too.
     #[inline(always)]
     pub(super) fn gather(
         &self,
@@ -21,13 +21,13 @@ impl Node {
     ) {
         match simd {
             #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
-            // SAFETY: `resolve` saw that the processor has what is needed.
+            // SAFETY: `resolve` has seen that the processor has what is needed.
             Simd::Avx512 => unsafe { x86::gather_512(self, order, keys, ids) },
             _ => self.gather_portable(order, count, keys, ids),
         }
     }
 
-    /// One slot at a time, by atomic loads.
+    /// Copies one slot at a time, by atomic loads.
     #[inline(always)]
     fn gather_portable(
         &self,
@@ -47,10 +47,12 @@ mod x86 {
     use super::{KEYS, Node, RecordId, Sequence};
     use std::arch::asm;
 
-    /// The key of a slot is the lane after its number; its id the second word after that in the third line.
+    /// The key of a slot is in the lane after the slot's number. Its id is in the third line, in the second word after
+    /// that number.
     const _: () = assert!(KEYS == 14 && size_of::<RecordId>() == 4);
 
-    /// All fourteen slots of `order`: its four-bit numbers are spread to bytes, these to lanes, and lanes permute keys and ids.
+    /// Copies all fourteen slots of `order`. The four-bit numbers are spread to bytes, and these to lanes, which
+    /// permute keys and ids.
     ///
     /// # Safety
     /// The processor has AVX-512 F, BW and VL, and BMI2.
@@ -61,8 +63,8 @@ mod x86 {
         keys: &mut [u64; KEYS],
         ids: &mut [RecordId; KEYS],
     ) {
-        // SAFETY: reads the node's first three lines; a number is at most fifteen, so no lane is outside of them. Writes fourteen
-        // keys and fourteen ids.
+        // SAFETY: the code reads the node's first three lines. A number is at most fifteen, so every lane is inside of
+        // them. It writes fourteen keys and fourteen ids.
         unsafe {
             asm!(
                 "pdep {low}, {order}, {nibbles}",
@@ -110,7 +112,8 @@ mod tests {
 
     #[test]
     fn forms_agree() {
-        // Each form copies what the portable one does, and that is what the permutation says, in both directions.
+        // Proves that each form copies what the portable form does, and that this is what the permutation says, in both
+        // directions.
         let mut random = Seeded::new(7);
         let node = Node::unused();
         for _ in 0..20_000 {

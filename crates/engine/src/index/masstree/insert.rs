@@ -1,5 +1,9 @@
-//! Insertion: latches the border that the descent came to, looks again, and adds the key to a free
-//! slot; what does not fit goes on in [`super::split`] or makes a new layer here.
+//! Insertion:
+//!
+//! 1. Latch the border at which the descent ended, and look again.
+//! 2. Add the key to a free slot.
+//! 3. If the border is full, continue in [`super::split`].
+//! 4. If another key has the same slice, make a new layer here.
 
 use super::border::{Entries, Entry, Find};
 use super::descend::Cursor;
@@ -45,7 +49,7 @@ impl Masstree {
                     return Ok(Inserted::New);
                 }
                 Find::Suffix(slot) => {
-                    // SAFETY: a live slot's suffix, latched.
+                    // SAFETY: the suffix is that of a live slot, and the border is latched.
                     let present = unsafe { suffix::bytes(suffix::get(border.node, slot)) };
                     if present == suffix::rest_of(key, c.depth) {
                         return Ok(Inserted::Exists(RecordId(border.node.rid(slot))));
@@ -81,14 +85,14 @@ impl Masstree {
         }
         let result = self.split_border(local, border, &entry, c, key);
         if result.is_err() && !entry.suffix.is_null() {
-            // SAFETY: made above, not published.
+            // SAFETY: the suffix was made above, and is not published.
             unsafe { suffix::free(local, entry.suffix) };
         }
         result
     }
 
-    /// Two keys share the slice of a slot that has a suffix: moves the present one down into a new
-    /// layer, together with the new one, whose bytes from there on are `rest`.
+    /// Moves the key of a slot with a suffix down into a new layer, together with the new key, because both share the
+    /// slot's slice. The new key's bytes from that layer on are `rest`.
     #[cold]
     fn push_down(
         &self,
@@ -99,7 +103,7 @@ impl Masstree {
         rid: u32,
     ) -> Result<(), OutOfMemory> {
         let old = suffix::get(border.node, slot);
-        // SAFETY: a live slot's suffix, latched.
+        // SAFETY: the suffix is that of a live slot, and the border is latched.
         let old_rest = unsafe { suffix::bytes(old) };
         let layer = self.make_layers(local, (old_rest, border.node.rid(slot)), (rest, rid))?;
         border.change();
@@ -108,13 +112,13 @@ impl Masstree {
         border.node.set_rid(slot, layer);
         suffix::set(border.node, slot, null_mut());
         drop(border);
-        // SAFETY: out of its slot.
+        // SAFETY: the suffix is out of its slot, so operations that start from now on cannot reach it.
         unsafe { suffix::retire(local, old) };
         Ok(())
     }
 
-    /// A layer of two different keys: as many links to further layers as they have slices in common,
-    /// then a border of two. Returns its root.
+    /// Makes a layer of two different keys: one link to a further layer for each slice that they have in common, then a
+    /// border of two. Returns the layer's root.
     fn make_layers(
         &self,
         local: &Local,
@@ -123,7 +127,7 @@ impl Masstree {
     ) -> Result<u32, OutOfMemory> {
         debug_assert!(a != b);
         let common = a.chunks_exact(8).zip(b.chunks_exact(8)).take_while(|(a, b)| a == b).count();
-        // Where one of the keys ends with a common slice, that slice has no layer below.
+        // If one of the keys ends with a common slice, that slice has no layer below.
         let links = common.min(a.len().min(b.len()).saturating_sub(1) / 8);
         let mut spares = Spares::reserve(&self.nodes, links + 1)?;
         let (entries, block) = make_pair(local, (&a[8 * links..], a_rid), (&b[8 * links..], b_rid))?;
@@ -137,7 +141,8 @@ impl Masstree {
         Ok(below)
     }
 
-    /// Who has read that a key is not here has read that it is not in these unpublished layers.
+    /// Carries the stamp of the border down: a reader that has found a key absent here has also found it absent in
+    /// these unpublished layers.
     fn carry_stamp_down(&self, border: &Node, mut layer: u32) {
         loop {
             let node = self.node(layer);
@@ -149,7 +154,7 @@ impl Masstree {
         }
     }
 
-    /// A layer of one border, not yet published.
+    /// Makes a layer of one border, not yet published.
     fn make_border(&self, spares: &mut Spares<'_>, entries: &Entries, block: *mut suffix::Block) -> u32 {
         let id = spares.take().expect("as many reserved as are made");
         let node = self.node(id);
@@ -161,7 +166,7 @@ impl Masstree {
     }
 }
 
-/// The entries of two keys of which these bytes are left, and a block for their suffixes where they have any.
+/// Makes the entries of two keys, of which these bytes are left, and a block for their suffixes if they have any.
 fn make_pair(
     local: &Local,
     (a, a_rid): (&[u8], u32),
@@ -176,11 +181,11 @@ fn make_pair(
         .map(|entry| _ = entries.insert(entry));
     if let Err(error) = made {
         for entry in entries.as_slice().iter().filter(|entry| !entry.suffix.is_null()) {
-            // SAFETY: made above, not published.
+            // SAFETY: the suffix was made above, and is not published.
             unsafe { suffix::free(local, entry.suffix) };
         }
         if needs_block {
-            // SAFETY: made above, not published.
+            // SAFETY: the block was made above, and is not published.
             unsafe { suffix::free_block(local, block) };
         }
         return Err(error);
@@ -188,7 +193,7 @@ fn make_pair(
     Ok((entries, block))
 }
 
-/// An entry for a key of which these bytes are left.
+/// Makes an entry for a key of which these bytes are left.
 fn make_entry(local: &Local, bytes: &[u8], rid: u32) -> Result<Entry, OutOfMemory> {
     let mut entry = Entry { slice: slice_of(bytes), code: bytes.len().min(9) as u8, rid, suffix: null_mut() };
     if bytes.len() > 8 {

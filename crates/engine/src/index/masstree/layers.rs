@@ -1,5 +1,5 @@
-//! Finding a layer above the present one again, by the key that led down from it. Cold: needed
-//! where a layer gets a new root or goes.
+//! Finds a layer above the present one again, by the key that led down from it. This is cold: it is needed when a layer
+//! gets a new root or is removed.
 
 use super::border::Find;
 use super::descend::Settled;
@@ -8,7 +8,7 @@ use super::{Masstree, suffix};
 use crate::index::Key;
 use crate::sync::Backoff;
 
-/// Where a key's way leads through a layer.
+/// The way of a key through a layer.
 pub(super) struct Located {
     /// The border that covers the key's slice, or did a moment ago.
     pub(super) border: u32,
@@ -17,7 +17,7 @@ pub(super) struct Located {
 }
 
 impl Masstree {
-    /// Finds the key's border in the layer below `depth` others. `None`: there is no such layer.
+    /// Finds the key's border in the layer below `depth` others. Returns `None` if there is no such layer.
     pub(super) fn locate(&self, key: &Key, depth: u16) -> Option<Located> {
         let mut leftmost = self.root().0;
         for above in 0..depth {
@@ -27,7 +27,7 @@ impl Masstree {
         Some(Located { border, leftmost })
     }
 
-    /// The root that the link for `slice` names in the layer of `leftmost`.
+    /// Returns the root that the link for `slice` names in the layer of `leftmost`.
     fn link_of(&self, leftmost: u32, slice: u64) -> Option<u32> {
         let mut backoff = Backoff::new();
         let mut id = self.find_level(leftmost, 0, slice)?;
@@ -51,8 +51,8 @@ impl Masstree {
         }
     }
 
-    /// Latches the border of the layer below `depth` others that links to the key's next layer, and
-    /// returns it with the link's slot. `None`: there is no such link.
+    /// Latches the border of the layer below `depth` others that links to the key's next layer. Returns the border with
+    /// the link's slot, or `None` if there is no such link.
     pub(super) fn latch_link(&self, key: &Key, depth: u16) -> Option<(Latched<'_>, usize)> {
         let slice = suffix::slice_at(key, depth);
         loop {

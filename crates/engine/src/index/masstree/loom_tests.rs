@@ -1,4 +1,4 @@
-//! Nodes under weak memory: what readers take for a state of a node was one, and what it leads to is whole.
+//! Nodes under weak memory. What readers take for a state of a node was one, and what it leads to is whole.
 
 use super::border::{Entry, Shape};
 use super::node::{Find8, Head, Latched, Node};
@@ -19,7 +19,7 @@ fn record_of(key: u64) -> u32 {
     key as u32 * 10
 }
 
-/// A border of eight-byte keys with these in it.
+/// Makes a border of eight-byte keys with these keys in it.
 fn border(keys: &[u64]) -> Node {
     let node = Node::unused();
     let mut head = node.clear(0, Head::INFINITE | Head::LEFTMOST);
@@ -33,7 +33,7 @@ fn insert(node: &Node, key: u64) {
     Latched::lock(node, 1).insert_entry(SHAPE, &entry(key));
 }
 
-/// Proves that who finds a key that has just been inserted finds its own record, and that written.
+/// Proves that a reader that finds a key that has just been inserted finds the key's own record, written.
 #[test]
 fn insertions_publish() {
     check("node insertion", &[Planted::Stores], || {
@@ -52,8 +52,8 @@ fn insertions_publish() {
     });
 }
 
-/// Proves that a slot that is given up and used again for another key leads nobody from the one key to the other's
-/// record.
+/// Proves that a slot that is given up and used again for another key never leads a reader of the one key to the
+/// other's record.
 #[test]
 fn slots_are_used_again() {
     check("node slot used again", &[Planted::Fences], || {
@@ -74,7 +74,7 @@ fn slots_are_used_again() {
     });
 }
 
-/// Proves that a walk copies entries in order, each key with its own record, or finds that it has not.
+/// Proves that a walk copies entries in order, each key with its own record, or finds that it has not done so.
 #[test]
 fn walks_meet_changes() {
     check("node walk", &[Planted::Fences], || {
@@ -101,8 +101,8 @@ fn walks_meet_changes() {
     });
 }
 
-/// Proves that a stamp that is raised while a node gives its keys away goes along, or whoever raised it finds the node
-/// changed.
+/// Proves that a stamp raised while a node gives its keys away goes with the keys, or the thread that raised it finds
+/// the node changed.
 #[test]
 fn stamps_go_along() {
     const STAMP: u64 = 77;

@@ -1,8 +1,7 @@
-//! Masstree (Mao, Kohler, Morris, EuroSys 2012): a trie of B+-trees, each layer of which indexes
-//! eight bytes of the key. README.md of this folder says what differs from the paper, and why it
-//! is correct.
+//! Masstree (Mao, Kohler, Morris, EuroSys 2012): a trie of B+-trees, each layer of which indexes eight bytes of the
+//! key. README.md of this folder says what differs from the paper, and why it is correct.
 //!
-//! Called by `txn` through [`Index`].
+//! `txn` calls this through [`Index`].
 
 mod border;
 mod descend;
@@ -39,42 +38,42 @@ use crate::sync::{Arc, Latch};
 use node::{Head, Node};
 use std::ops::Bound;
 
-/// Bytes of a node: what the slab's blocks must have.
+/// The bytes of a node. The slab's blocks must have this size.
 pub const NODE_BYTES: usize = 256;
 
-/// The root's level of small trees: up to fifteen borders, 210 keys.
+/// The root's level up to which a tree is small: up to fifteen borders, 210 keys.
 const SHORT_LEVEL_MAX: u8 = 1;
 
-// SAFETY: `base` is an address in the slab, which is Sync; everything there is atomic.
+// SAFETY: `base` is an address in the slab, which is Sync, and everything there is atomic.
 unsafe impl Send for Masstree {}
-// SAFETY: as above.
+// SAFETY: as for Send, everything that is reached through `base` is atomic.
 unsafe impl Sync for Masstree {}
 
 /// An ordered index. Dropping it leaves its nodes to the slab; [`Index::clear`] gives them back.
 pub struct Masstree {
-    /// The first layer's root, `level << 32 | id`, or an earlier one, which is its leftmost
-    /// descendant of that level: only grows.
+    /// The first layer's root as `level << 32 | id`, or an earlier root, which is the root's leftmost descendant of
+    /// that level. The number only grows.
     root: AtomicU64,
-    /// Where node 0 would be: the slab never moves, and this spares descents a hop to it.
+    /// The address at which node 0 would be. The slab never moves, and this spares descents a hop to it.
     base: *mut u8,
     simd: Simd,
-    /// All keys have eight bytes.
+    /// Whether all keys have eight bytes.
     fixed8: bool,
     nodes: Arc<Slab>,
     /// Held to take nodes out.
     removal: Latch,
-    /// An error for tests.
+    /// A planted error, for tests.
     loses_stamps: bool,
 }
 
 impl Masstree {
-    /// An empty index whose nodes are blocks of `nodes` ([`NODE_BYTES`] each, and aligned so).
-    /// Where `fixed8`, all keys have exactly eight bytes, and a lookup touches a line less.
+    /// Makes an empty index whose nodes are blocks of `nodes`, of [`NODE_BYTES`] each and aligned to them. With
+    /// `fixed8`, all keys have exactly eight bytes, and a lookup touches one line less.
     pub fn new(nodes: Arc<Slab>, fixed8: bool) -> Result<Masstree, OutOfMemory> {
         Masstree::searched_by(nodes, fixed8, Simd::Detect)
     }
 
-    /// The same, whose nodes are searched in this way.
+    /// Makes an empty index whose nodes are searched in this way.
     fn searched_by(nodes: Arc<Slab>, fixed8: bool, simd: Simd) -> Result<Masstree, OutOfMemory> {
         let id = nodes.allocate()?;
         assert!(nodes.at(id) == at(nodes.at(0), id), "the slab's blocks are nodes");
@@ -92,16 +91,16 @@ impl Masstree {
         Ok(tree)
     }
 
-    /// The node of this id. Ids come from links of the tree, read inside the present epoch.
+    /// Returns the node of this id. Ids come from links of the tree, read inside the present epoch.
     #[inline(always)]
     fn node(&self, id: u32) -> &Node {
         debug_assert!(id != 0);
-        // SAFETY: a block of the slab, of the size and alignment of a node; a node is atomics only,
-        // so that any bytes are one, and all users of the block access it so.
+        // SAFETY: this is a block of the slab, of the size and alignment of a node. A node consists of atomics only, so
+        // any bytes are one, and all users of the block access it as a node.
         unsafe { &*self.at(id).cast::<Node>() }
     }
 
-    /// A node's address, also good for prefetching.
+    /// Returns a node's address, which may also be prefetched.
     #[inline(always)]
     fn at(&self, id: u32) -> *mut u8 {
         at(self.base, id)
@@ -111,10 +110,10 @@ impl Masstree {
         border::Shape { simd: self.simd, fixed8: self.fixed8 }
     }
 
-    /// The first layer's root (or lately so) and its level, 0 for a border.
+    /// Returns the first layer's root (or a recent one) and its level, 0 for a border.
     #[inline(always)]
     fn root(&self) -> (u32, u8) {
-        // Acquire: pairs with the Release in grow: the new root is whole.
+        // Acquire: pairs with the Release in `publish_top`: the new root is whole.
         let root = self.root.load(Ordering::Acquire);
         (root as u32, (root >> 32) as u8)
     }
@@ -192,7 +191,7 @@ impl Index for Masstree {
     }
 
     unsafe fn raise_stamp(&self, mark: &Mark, stamp: u64) {
-        // (A node out of the tree may be another by now, in this tree or not: that is harmless, and rare.)
+        // A node out of the tree may be another node by now, in this tree or in another. That is harmless, and rare.
         if self.is_as_marked(mark) {
             self.node(mark.node).raise_stamp(stamp);
         }
@@ -203,7 +202,7 @@ impl Index for Masstree {
     }
 
     unsafe fn clear(&self, local: &Local) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `clear` asks for, and `clear_all` asks for the same.
         unsafe { self.clear_all(local) };
     }
 

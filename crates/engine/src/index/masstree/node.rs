@@ -1,4 +1,4 @@
-//! What a node looks like: 256 bytes, four cache lines, used by the whole folder.
+//! The layout of a node: 256 bytes, four cache lines. The whole folder uses it.
 //!
 //! ```text
 //!          border                                     interior
@@ -9,23 +9,22 @@
 //!          stamp | up | 14 length codes
 //! ```
 //!
-//! Each word is accessed in its own size only: accesses of different sizes to the same bytes are no atomics.
+//! Each word is accessed only in its own size, because accesses of different sizes to the same bytes are not atomic.
 //!
 //! Invariants, for every node that is not deleted and whose head is not dirty:
-//! * `low <= key < high` for its keys, where LEFTMOST means no low and INFINITE no high fence;
-//! * its `next` has `low` equal to its `high`; levels are chains of nodes without gaps;
-//! * a border's live slots are the slots that its permutation lists, in key order;
-//! * an interior's keys ascend, and child `i` covers `keys[i-1]..keys[i]`.
+//! * `low <= key < high` for its keys. LEFTMOST means that there is no low fence, INFINITE that there is no high fence.
+//! * The `low` of its `next` equals its `high`. Levels are chains of nodes without gaps.
+//! * A border's live slots are the slots that its permutation lists, in key order.
+//! * An interior's keys ascend, and child `i` covers `keys[i-1]..keys[i]`.
 //!
-//! All writes happen under the node's latch ([`Latched`]). Readers take no latch: they read the
-//! head, then what they want, then the head again, and throw the result away if the head changed
-//! in more than the latch bit and the live bits.
+//! All writes happen under the node's latch ([`Latched`]). Readers take no latch. They read the head, then what they
+//! want, then the head again. They discard the result if the head changed in more than the latch bit and the live bits.
 
 use super::search::{self, LANES, Simd};
 use crate::index::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::Backoff;
 
-/// Entries of a border, keys of an interior.
+/// The entries of a border, and the keys of an interior.
 pub(super) const KEYS: usize = 14;
 /// The lane of the high fence, as a bit of a search's answer.
 const HIGH_LANE: u32 = 1 << 15;
@@ -34,38 +33,39 @@ const HIGH_LANE: u32 = 1 << 15;
 #[repr(C, align(256))]
 pub(super) struct Node {
     lanes: [AtomicU64; LANES],
-    /// Border: the order of its slots.
+    /// Of a border: the order of its slots.
     permutation: AtomicU64,
-    /// Border: record ids. Interior: children, of which the last of a full node alone is in the fourth line. (One word
-    /// more than there are, so that four bits are always within bounds.)
+    /// Of a border: record ids. Of an interior: children, of which only the last of a full node is in the fourth line.
+    /// There is one word more than needed, so that four bits are always within bounds.
     words: [AtomicU32; 16],
     next: AtomicU32,
-    /// The left neighbour; written under that neighbour's latch, so a hint to others.
+    /// The left neighbor. It is written under that neighbor's latch, so it is a hint to other threads.
     prev: AtomicU32,
     low: AtomicU64,
     /// Fourteen pointers to suffixes, or null until the first suffix.
     pub(super) suffixes: AtomicPtr<AtomicPtr<u8>>,
-    /// For phantom protection: the last commit of a reader of what this node has not (see README.md).
+    /// For phantom protection: the last commit of a transaction that has found keys absent here (see README.md).
     stamp: AtomicU64,
-    /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
+    /// Of a level's leftmost node: the leftmost node one level up, or 0 for a root.
     up: AtomicU32,
-    /// What each slot's key is: see [`code`].
+    /// The length code of each slot's key: see [`code`].
     codes: [AtomicU8; KEYS],
     _rest: [u8; 6],
 }
 
-// The weak memory checker's atomics are larger: it has single nodes alone, and no slab of them.
+// The weak memory checker's atomics are larger. It has only single nodes, and no slab of them.
 #[cfg(not(braid_loom))]
 const _: () = assert!(size_of::<Node>() == super::NODE_BYTES);
 const _: () = assert!(KEYS == crate::index::PAGE_ENTRIES_MAX);
 
-/// Length codes: 0 to 8 is an inline key of that many bytes.
+/// Length codes. 0 to 8 mean an inline key of that many bytes.
 pub(super) mod code {
-    /// Longer than eight bytes; the rest is a suffix.
+    /// A key longer than eight bytes; the rest is a suffix.
     pub(in super::super) const SUFFIX: u8 = 9;
-    /// At least this: a link to the root of the next layer, which is on level `code - LAYER`.
+    /// The least code of a link to the root of the next layer, which is on level `code - LAYER`.
     pub(in super::super) const LAYER: u8 = 0x80;
-    /// Keys of one slice sort by length; suffix and layer are the longest, at most one of them.
+    /// Returns the rank of a code. Keys of one slice sort by length. A suffix or a layer is the longest, and a slice
+    /// has at most one of them.
     pub(in super::super) fn rank(code: u8) -> u8 {
         code.min(SUFFIX)
     }
@@ -77,15 +77,15 @@ pub(super) struct Head(pub(super) u64);
 
 impl Head {
     pub(super) const LOCKED: u64 = 1;
-    /// Bits 1 to 14, as in a search's answer: slots in use (border).
+    /// The slots in use of a border: bits 1 to 14, as in a search's answer.
     pub(super) const LIVE: u64 = 0x7ffe;
-    /// Being changed in a way that readers must not see.
+    /// The node is being changed in a way that readers must not see.
     pub(super) const DIRTY: u64 = 1 << 15;
-    /// Out of the tree.
+    /// The node is out of the tree.
     pub(super) const DELETED: u64 = 1 << 16;
-    /// No high fence.
+    /// The node has no high fence.
     pub(super) const INFINITE: u64 = 1 << 17;
-    /// No low fence.
+    /// The node has no low fence.
     pub(super) const LEFTMOST: u64 = 1 << 18;
     const COUNT_SHIFT: u32 = 20;
     const LEVEL_SHIFT: u32 = 24;
@@ -115,11 +115,11 @@ impl Head {
     pub(super) fn level(self) -> u8 {
         (self.0 >> Head::LEVEL_SHIFT) as u8
     }
-    /// Keys of an interior.
+    /// Returns the number of keys of an interior.
     pub(super) fn count(self) -> usize {
         (self.0 >> Head::COUNT_SHIFT & 0xf) as usize
     }
-    /// What is different whenever the node's keys are others.
+    /// Returns the mark of this head, which differs whenever the node's keys differ.
     pub(super) fn mark(self) -> u64 {
         self.0 & !Head::LOCKED
     }
@@ -139,32 +139,33 @@ impl Head {
     }
 }
 
-/// What a border says about an eight-byte key.
+/// The answer of a border about an eight-byte key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Find8 {
     Absent,
     Found(u32),
-    /// Moved, deleted, or being changed.
+    /// The border was split, was deleted, or is being changed.
     Unstable,
 }
 
 impl Node {
     #[inline(always)]
     pub(super) fn head(&self) -> Head {
-        // Acquire: pairs with the Release in Latched::publish and Latched::drop.
+        // Acquire: pairs with the Release in `Latched::publish_change` and in `Latched::drop`.
         Head(self.lanes[0].load(Ordering::Acquire))
     }
 
-    /// Whether what was read since `head` is what the node held then.
+    /// Returns whether everything read since `head` is what the node held then.
     #[inline(always)]
     pub(super) fn is_still(&self, head: Head) -> bool {
-        // The fence pairs with the Release fences in Latched::lock and Latched::change: having read a
-        // word written after either, we see the head of that time or a later one.
+        // The fence pairs with the Release fences in `Latched::try_lock`, `Latched::change` and
+        // `Latched::publish_change`. If we have read a word written after one of them, we see the head of that time or
+        // a later one.
         fence(Ordering::Acquire);
         (self.lanes[0].load(Ordering::Relaxed) ^ head.0) & !Head::VOLATILE == 0
     }
 
-    /// The child of an interior that covers `slice`, or that did and has split.
+    /// Returns the child of an interior that covers `slice`, or that did and has split.
     #[inline(always)]
     pub(super) fn child(&self, simd: Simd, slice: u64) -> Option<u32> {
         let head = self.head();
@@ -173,7 +174,7 @@ impl Node {
             return None;
         }
         let index = if mask & HIGH_LANE == 0 {
-            // Keys ascend and the rest are all ones: the mask is a run from lane 1 on.
+            // Keys ascend and the rest are all ones, so the mask is a run from lane 1 on.
             (!(mask | 1)).trailing_zeros() as usize - 1
         } else if head.has(Head::INFINITE) {
             head.count() // the greatest slice of all, equal to the unused keys
@@ -184,7 +185,7 @@ impl Node {
         self.is_still(head).then_some(child)
     }
 
-    /// Looks an eight-byte key up in a border that holds no others.
+    /// Looks up an eight-byte key in a border that holds only such keys.
     #[inline(always)]
     pub(super) fn find8(&self, simd: Simd, slice: u64) -> Find8 {
         let head = self.head();
@@ -200,18 +201,18 @@ impl Node {
         if self.is_still(head) { found } else { Find8::Unstable }
     }
 
-    /// The live slots whose key has this slice, as bits 1 to 14.
+    /// Returns the live slots whose key has this slice, as bits 1 to 14.
     #[inline(always)]
     pub(super) fn candidates(&self, simd: Simd, head: Head, slice: u64) -> u32 {
         search::equal(simd, &self.lanes, slice) & head.live() as u32
     }
 
-    /// How many live keys have a slice of at most `slice` (border).
+    /// Returns how many live keys of a border have a slice of at most `slice`.
     pub(super) fn live_at_most(&self, simd: Simd, head: Head, slice: u64) -> usize {
         (search::at_most(simd, &self.lanes, slice) & head.live() as u32).count_ones() as usize
     }
 
-    /// Whether `slice` lies right of this node.
+    /// Returns whether `slice` lies to the right of this node.
     #[inline(always)]
     pub(super) fn is_beyond(&self, head: Head, slice: u64) -> bool {
         slice >= self.high() && !head.has(Head::INFINITE)
@@ -252,42 +253,42 @@ impl Node {
         self.words[index].store(child, Ordering::Relaxed);
     }
 
-    /// The right neighbour, 0 where there is none.
+    /// Returns the right neighbor, or 0 if there is none.
     pub(super) fn next(&self) -> u32 {
-        // Acquire: pairs with the Release in set_next.
+        // Acquire: pairs with the Release in `set_next`.
         self.next.load(Ordering::Acquire)
     }
     pub(super) fn set_next(&self, next: u32) {
-        // Release: pairs with the Acquire in next, and with those in child: the new node is whole.
+        // Release: pairs with the Acquire in `next`, and with those in `child`: the new node is whole.
         self.next.store(next, Ordering::Release);
     }
 
-    /// The order of a border's slots.
+    /// Returns the order of a border's slots.
     pub(super) fn permutation(&self) -> Permutation {
-        // Acquire: pairs with the Release in set_permutation.
+        // Acquire: pairs with the Release in `set_permutation`.
         Permutation(self.permutation.load(Ordering::Acquire))
     }
     pub(super) fn set_permutation(&self, permutation: Permutation) {
-        // Release: pairs with the Acquire in permutation: the entries it lists are whole.
+        // Release: pairs with the Acquire in `permutation`: the entries it lists are whole.
         self.permutation.store(permutation.0, Ordering::Release);
     }
 
-    /// Of a level's leftmost node: the leftmost node one level up, 0 for a root.
+    /// Returns, for a level's leftmost node, the leftmost node one level up, or 0 for a root.
     pub(super) fn up(&self) -> u32 {
-        // Acquire: pairs with the Release in set_up.
+        // Acquire: pairs with the Release in `set_up`.
         self.up.load(Ordering::Acquire)
     }
     pub(super) fn set_up(&self, up: u32) {
-        // Release: pairs with the Acquire in up: the new root is whole.
+        // Release: pairs with the Acquire in `up`: the new root is whole.
         self.up.store(up, Ordering::Release);
     }
-    /// The left neighbour, or lately so; 0 where there is none.
+    /// Returns the left neighbor, or a recent one; 0 if there is none.
     pub(super) fn prev(&self) -> u32 {
-        // Acquire: pairs with the Release in set_prev.
+        // Acquire: pairs with the Release in `set_prev`.
         self.prev.load(Ordering::Acquire)
     }
     pub(super) fn set_prev(&self, prev: u32) {
-        // Release: pairs with the Acquire in prev: the new neighbour is whole.
+        // Release: pairs with the Acquire in `prev`: the new neighbor is whole.
         self.prev.store(prev, Ordering::Release);
     }
     pub(super) fn low(&self) -> u64 {
@@ -297,11 +298,11 @@ impl Node {
         self.low.store(low, Ordering::Relaxed);
     }
 
-    /// Takes over the stamp of a node, if it is greater. This one, latched or unpublished, takes keys or a
-    /// range from that one, which readers already find changed.
+    /// Takes over the stamp of `from`, if it is greater. This node is latched or unpublished, and takes keys or a range
+    /// from `from`, which readers already find changed.
     pub(super) fn carry_stamp(&self, from: &Node) {
-        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either we see the stamp, or the thread that
-        // raised it sees the change.
+        // Pairs with the fence between `raise_stamp` and `is_as_marked`: either this thread sees the stamp, or the
+        // thread that raised it sees the change.
         fence(Ordering::SeqCst);
         self.raise_stamp(from.stamp());
     }
@@ -322,7 +323,7 @@ impl Node {
         self.lanes[0].store(head.0, Ordering::Relaxed);
     }
 
-    /// One that is in no slab.
+    /// Makes a node that is in no slab.
     #[cfg(all(test, not(braid_shuttle)))]
     pub(super) fn unused() -> Node {
         Node {
@@ -340,7 +341,7 @@ impl Node {
         }
     }
 
-    /// Makes this unpublished node an empty one of `level`, and returns its head.
+    /// Makes this unpublished node an empty node of `level`, and returns its head.
     pub(super) fn clear(&self, level: u8, flags: u64) -> Head {
         let mut head = Head(self.lanes[0].load(Ordering::Relaxed));
         head.bump();
@@ -365,29 +366,29 @@ impl Node {
     }
 }
 
-/// A node under its latch, released when dropped. Holders wait for no other latch on the same or a
-/// lower level except rightwards, and none is held across a suspension.
+/// A node under its latch, which is released when this is dropped. The holder waits for no other latch on the same or a
+/// lower level, except to the right. No latch is held across a suspension.
 pub(super) struct Latched<'a> {
     pub(super) node: &'a Node,
     pub(super) id: u32,
-    /// What the head will be when the latch goes.
+    /// The head that the node will have when the latch is released.
     pub(super) head: Head,
 }
 
 impl<'a> Latched<'a> {
     /// Takes the latch if it is free.
     pub(super) fn try_lock(node: &'a Node, id: u32) -> Option<Latched<'a>> {
-        // Acquire: pairs with the Release in drop.
+        // Acquire: pairs with the Release in `drop`.
         let head = Head(node.lanes[0].fetch_or(Head::LOCKED, Ordering::Acquire));
         if head.has(Head::LOCKED) {
             return None;
         }
-        // The fence pairs with the one in is_still, for what is written into free slots.
+        // The fence pairs with the one in `is_still`, for words written into free slots.
         fence(Ordering::Release);
         Some(Latched { node, id, head })
     }
 
-    /// Takes the latch, waiting for its holder.
+    /// Waits for the holder of the latch, if there is one, and takes the latch.
     pub(super) fn lock(node: &'a Node, id: u32) -> Latched<'a> {
         let mut backoff = Backoff::new();
         loop {
@@ -400,20 +401,20 @@ impl<'a> Latched<'a> {
         }
     }
 
-    /// Keeps readers away until the latch goes, and makes earlier ones retry.
+    /// Keeps readers away until the latch is released, and makes earlier readers retry.
     pub(super) fn change(&mut self) {
         self.node.lanes[0].store(self.head.0 | Head::LOCKED | Head::DIRTY, Ordering::Relaxed);
-        // The fence pairs with the one in is_still: a thread that sees a word written from here on sees DIRTY.
+        // The fence pairs with the one in `is_still`: a thread that sees a word written from here on sees DIRTY.
         fence(Ordering::Release);
         self.head.bump();
     }
 
-    /// Makes readers retry that have read the node already, as of the new head; it is shown at once.
+    /// Makes readers that have already read the node retry. Shows the new head at once.
     pub(super) fn publish_change(&mut self) {
         self.head.bump();
-        // Release: pairs with the Acquire in head.
+        // Release: pairs with the Acquire in `head`.
         self.node.lanes[0].store(self.head.0 | Head::LOCKED, Ordering::Release);
-        // The fence pairs with the one in is_still: a thread that sees a word written from here on sees this head.
+        // The fence pairs with the one in `is_still`: a thread that sees a word written from here on sees this head.
         fence(Ordering::Release);
     }
 }
@@ -421,17 +422,17 @@ impl<'a> Latched<'a> {
 impl Drop for Latched<'_> {
     fn drop(&mut self) {
         debug_assert!(!self.head.has(Head::LOCKED | Head::DIRTY));
-        // Release: pairs with the Acquire in head and try_lock.
+        // Release: pairs with the Acquire in `head` and `try_lock`.
         self.node.lanes[0].store(self.head.0, Ordering::Release);
     }
 }
 
-/// The order of a border's slots: how many in the lowest four bits, then four bits for each place.
+/// The order of a border's slots: their number in the lowest four bits, then four bits for each place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Permutation(pub(super) u64);
 
 impl Permutation {
-    /// Slots 0 to `count` in their order.
+    /// Makes the order of the first `count` slots by number.
     pub(super) fn identity(count: usize) -> Permutation {
         debug_assert!(count <= KEYS);
         Permutation(0x0dcb_a987_6543_2100 & ((1 << (4 * count + 4)) - 1) | count as u64)
@@ -445,7 +446,7 @@ impl Permutation {
         debug_assert!(place < KEYS);
         ((self.0 >> (4 * place + 4) & 0xf) as usize).min(KEYS - 1)
     }
-    /// The slots in their order, or in the opposite one.
+    /// Returns the slots in their order, or in reverse.
     #[inline(always)]
     pub(super) fn sequence(self, reverse: bool) -> Sequence {
         if !reverse {
@@ -477,7 +478,7 @@ pub(super) struct Sequence(pub(super) u64);
 impl Iterator for Sequence {
     type Item = usize;
 
-    /// Never the end: how many there are is for the caller to know.
+    /// Returns the next slot. It never ends: the caller knows how many slots there are.
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
         let slot = (self.0 & 0xf) as usize;
@@ -492,7 +493,7 @@ mod tests {
 
     #[test]
     fn permutation_keeps_order() {
-        // Insertions and removals at any place leave the other slots in order.
+        // Proves that insertions and removals at any place leave the other slots in order.
         let mut permutation = Permutation(0);
         let mut model: Vec<usize> = vec![];
         for (place, slot) in [(0, 3), (0, 13), (1, 0), (3, 7), (2, 5), (5, 9)] {

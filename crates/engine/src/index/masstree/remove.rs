@@ -1,15 +1,18 @@
 //! Removal of keys, and of the nodes and layers that it empties.
 //!
-//! A key goes by a new head without its live bit. Where that leaves a border empty, its range goes
-//! to the left sibling, or where it is its parent's first child, it takes over the content of its
-//! right sibling, which goes instead; single-child ancestors go the same way, up to the first with
-//! two children or more, which alone loses a child. So the leftmost node of a level never goes
-//! before its layer does, and an old root is always a place to start from. An empty layer goes
-//! with the link to it.
+//! 1. A key is removed by a new head without its live bit.
+//! 2. If that leaves a border empty, the border's range goes to its left sibling. If the border is its parent's first
+//!    child, it takes over the content of its right sibling instead, which is removed.
+//! 3. Single-child ancestors are removed in the same way, up to the first ancestor with two children or more. Only this
+//!    ancestor loses a child.
+//! 4. An empty layer is removed with the link to it.
 //!
-//! One thread at a time takes nodes out of a tree (`Masstree::removal`). It tries the latches it
-//! needs and waits for none of them while holding another; where one is busy, or where a split has
-//! not reached its parent yet, the empty border stays, a valid node, until a neighbour goes.
+//! The leftmost node of a level is therefore never removed before its layer, and an old root is always a place to start
+//! from.
+//!
+//! One thread at a time takes nodes out of a tree (`Masstree::removal`). It tries the latches that it needs, and waits
+//! for none of them while it holds another. If a latch is busy, or a split has not yet reached its parent, the empty
+//! border stays. It is a valid node, and is removed when a neighbor is.
 
 use super::border::Find;
 use super::descend::{Cursor, Settled};
@@ -21,15 +24,15 @@ use crate::suspend::Never;
 use crate::sync::Backoff;
 use std::ptr::null_mut;
 
-/// What an attempt to take an empty border out came to.
+/// The outcome of an attempt to take an empty border out.
 enum Unlinked {
-    /// It is out; the border of this slice is empty too.
+    /// The border is out, and the border of this slice is empty too.
     AndNext(u64),
-    /// It is out.
+    /// The border is out.
     Done,
-    /// It is all that its layer has.
+    /// The border is everything that its layer has.
     LayerEmpty,
-    /// It stays: not empty any more, or something is busy.
+    /// The border stays: it is no longer empty, or something is busy.
     Stays,
 }
 
@@ -59,7 +62,7 @@ impl Masstree {
                 Find::Absent => return false,
             };
             let object = if c.remaining(key) > 8 { suffix::get(border.node, slot) } else { null_mut() };
-            // SAFETY: a live slot's suffix, latched.
+            // SAFETY: the suffix is that of a live slot, and the border is latched.
             if !object.is_null() && unsafe { suffix::bytes(object) } != suffix::rest_of(key, c.depth) {
                 return false;
             }
@@ -70,7 +73,7 @@ impl Masstree {
             let emptied = border.head.live() == 0;
             if !object.is_null() {
                 suffix::set(border.node, slot, null_mut());
-                // SAFETY: out of its slot.
+                // SAFETY: the suffix is out of its slot, so operations that start from now on cannot reach it.
                 unsafe { suffix::retire(local, object) };
             }
             drop(border);
@@ -81,7 +84,7 @@ impl Masstree {
         }
     }
 
-    /// Takes an emptied border out, and what becomes empty with it.
+    /// Takes out an emptied border, and everything that becomes empty with it.
     #[cold]
     fn tidy(&self, local: &Local, key: &Key, c: &Cursor) {
         let _one_at_a_time = self.removal.lock();
@@ -106,7 +109,8 @@ impl Masstree {
         if self.node(path[0]).head().live() != 0 {
             return Unlinked::Stays;
         }
-        // Path numbers are levels: chain[0] is the border, `ancestor` the first with two children.
+        // Indexes into the path are levels: `path[0]` is the border, and `path[chain_len]` the first ancestor with two
+        // children.
         let chain_len = 1 + path[1..].iter().take_while(|&id| is_single(id)).count();
         if chain_len == path.len() {
             return Unlinked::LayerEmpty;
@@ -118,7 +122,7 @@ impl Masstree {
         }
     }
 
-    /// The nodes that cover `slice`, by level. `None`: the layer is gone.
+    /// Returns the nodes that cover `slice`, by level, or `None` if the layer is gone.
     fn path(&self, leftmost: u32, slice: u64) -> Option<Vec<u32>> {
         let mut backoff = Backoff::new();
         let (mut id, mut level) = self.top(leftmost);
@@ -142,8 +146,8 @@ impl Masstree {
         }
     }
 
-    /// Latches an ancestor and the chain of single children below it, which is returned by level,
-    /// and checks that it is one.
+    /// Latches an ancestor and the chain of single children below it, and checks that it is a chain. The chain is
+    /// returned by level.
     fn latch_chain(&self, path: &[u32], slice: u64) -> Option<(Latched<'_>, usize, Vec<Latched<'_>>)> {
         let (&top, below) = path.split_last().expect("the path has the ancestor");
         let ancestor = self.try_latch(top)?;
@@ -167,7 +171,7 @@ impl Masstree {
         (count > 0).then_some((ancestor, place, chain))
     }
 
-    /// The left siblings of a chain take its range over.
+    /// Gives the range of a chain to the chain's left siblings.
     fn give_left(
         &self,
         local: &Local,
@@ -199,7 +203,7 @@ impl Masstree {
         neighbour
     }
 
-    /// A chain takes over what its right siblings hold, which go instead.
+    /// Moves everything that the right siblings of a chain hold to the chain. The siblings are removed.
     fn take_right(&self, local: &Local, mut ancestor: Latched<'_>, mut chain: Vec<Latched<'_>>) -> Unlinked {
         let mut id = ancestor.node.child_at(1);
         let mut rights = Vec::with_capacity(chain.len());
@@ -229,7 +233,7 @@ impl Masstree {
         neighbour
     }
 
-    /// Whether the heir or one of its neighbours is empty: left behind earlier, when something was busy.
+    /// Returns the heir or one of its neighbors if it is empty: it may have stayed earlier because something was busy.
     fn empty_neighbour(&self, heir: &Latched<'_>) -> Unlinked {
         let is_empty = |id: u32| id != 0 && self.node(id).head().live() == 0;
         if heir.head.live() == 0 {
@@ -243,7 +247,7 @@ impl Masstree {
         }
     }
 
-    /// `heir` covers the range of its right neighbour `gone`, which is out of the tree from now on.
+    /// Gives the range of `gone`, the right neighbor of `heir`, to `heir`. `gone` is out of the tree from now on.
     fn absorb_range(&self, heir: &mut Latched<'_>, gone: &mut Latched<'_>) {
         debug_assert!(heir.node.next() == gone.id);
         let beyond = gone.node.next();
@@ -257,7 +261,7 @@ impl Masstree {
         gone.head.set(Head::DELETED, true);
     }
 
-    /// An empty border takes over the entries of its right neighbour.
+    /// Moves the entries of the right neighbor to an empty border.
     fn inherit_entries(&self, local: &Local, heir: &mut Latched<'_>, gone: &Latched<'_>) {
         debug_assert!(heir.head.live() == 0);
         let entries = gone.node.entries(self.shape());
@@ -266,21 +270,21 @@ impl Masstree {
         suffix::set_block(gone.node, null_mut());
         let live = heir.node.fill(self.shape(), entries.as_slice());
         heir.head.set_live(live);
-        // SAFETY: readers from now on see the other block.
+        // SAFETY: readers that start from now on see the other block.
         unsafe { suffix::retire_block(local, block) };
     }
 
-    /// Gives nodes back when nobody can be there any more.
+    /// Retires nodes: they are freed when no operation can be there any more.
     fn retire_all(&self, local: &Local, gone: Vec<Gone>) {
         for Gone { id, block } in gone {
-            // SAFETY: unlinked; readers that could still see it are in an epoch.
+            // SAFETY: the node is unlinked, and readers that could still see the block are in an epoch.
             unsafe { suffix::retire_block(local, block) };
-            // SAFETY: as above.
+            // SAFETY: the node is unlinked, and readers that could still see it are in an epoch.
             unsafe { nodes::retire(local, &self.nodes, id) };
         }
     }
 
-    /// Takes an empty layer, that of `depth`, out of the one above. Returns true if it is out, and has left the
+    /// Takes an empty layer, the layer at `depth`, out of the layer above. Returns true if it is out and has left the
     /// border above empty.
     fn unlink_layer(&self, local: &Local, key: &Key, depth: u16) -> bool {
         let Some((mut border, slot)) = self.latch_link(key, depth - 1) else { return false };
@@ -314,7 +318,7 @@ impl Masstree {
         emptied
     }
 
-    /// The latch of a node in the tree, if it becomes free soon.
+    /// Takes the latch of a node in the tree, if it becomes free soon.
     fn try_latch(&self, id: u32) -> Option<Latched<'_>> {
         let mut backoff = Backoff::new();
         loop {
@@ -328,10 +332,10 @@ impl Masstree {
         }
     }
 
-    /// Gives all nodes, layers and suffixes back when nobody can be reading them any more.
+    /// Retires all nodes, layers and suffixes: they are freed when no operation can be reading them any more.
     ///
     /// # Safety
-    /// As [`clear`](crate::index::Index::clear).
+    /// As for [`clear`](crate::index::Index::clear).
     pub(super) unsafe fn clear_all(&self, local: &Local) {
         let mut layers = vec![self.root().0];
         while let Some(leftmost) = layers.pop() {
@@ -344,7 +348,7 @@ impl Masstree {
                     if level == 0 {
                         self.clear_border(local, id, &mut layers);
                     }
-                    // SAFETY: nobody starts any more.
+                    // SAFETY: the caller has promised that no operation starts from now on.
                     unsafe { nodes::retire(local, &self.nodes, id) };
                     id = node.next();
                 }
@@ -362,23 +366,23 @@ impl Masstree {
             if entry.code >= super::node::code::LAYER {
                 layers.push(entry.rid);
             } else if !entry.suffix.is_null() {
-                // SAFETY: nobody starts any more.
+                // SAFETY: the caller of `clear_all` has promised that no operation starts from now on.
                 unsafe { suffix::retire(local, entry.suffix) };
             }
         }
-        // SAFETY: nobody starts any more.
+        // SAFETY: the caller of `clear_all` has promised that no operation starts from now on.
         unsafe { suffix::retire_block(local, suffix::block_of(node)) };
     }
 }
 
-/// A node that is out of the tree, and its block of suffixes, if any.
+/// A node that is out of the tree, and its block of suffixes, if it has one.
 struct Gone {
     id: u32,
     block: *mut suffix::Block,
 }
 
-/// Releases nodes that are marked deleted. Before their heirs: nobody may add a key to an heir
-/// while a reader can still take the deleted node for the one that covers it.
+/// Releases nodes that are marked deleted. The caller does this before it releases their heirs: no thread may add a key
+/// to an heir while a reader can still take the deleted node for the one that covers the key.
 fn unlatch_deleted(nodes: Vec<Latched<'_>>) -> Vec<Gone> {
     let gone = nodes.into_iter().map(|node| {
         debug_assert!(node.head.has(Head::DELETED));
@@ -388,7 +392,7 @@ fn unlatch_deleted(nodes: Vec<Latched<'_>>) -> Vec<Gone> {
     gone.collect()
 }
 
-/// Takes a child that is not the first, and the key to its left, out of an interior.
+/// Removes a child that is not the first, and the key to its left, from an interior.
 fn remove_child(interior: &mut Latched<'_>, place: usize) {
     let mut fan = super::split::Fan::load(interior);
     fan.remove(place - 1);
@@ -396,8 +400,8 @@ fn remove_child(interior: &mut Latched<'_>, place: usize) {
     fan.store(interior.node, &mut interior.head, 0, fan.count);
 }
 
-/// An interior of one child takes over the children of its right neighbour, whose first child has
-/// gone into its own.
+/// Moves the children of the right neighbor to an interior of one child. The neighbor's first child has already been
+/// merged into that child.
 fn inherit_children(heir: &mut Latched<'_>, gone: &Latched<'_>) {
     debug_assert!(heir.head.count() == 0);
     let mut fan = super::split::Fan::load(gone);

@@ -1,37 +1,36 @@
-//! Searching the sixteen lanes of a node's first two cache lines: lane 0 is the head, lanes 1 to
-//! 14 are key slices, lane 15 is the high fence. Answers are bit masks, bit `i` for lane `i`.
+//! Searches the sixteen lanes of a node's first two cache lines. Lane 0 is the head, lanes 1 to 14 are key slices, and
+//! lane 15 is the high fence. Answers are bit masks, with bit `i` for lane `i`.
 //!
-//! Called by the descent, on nodes that others may be writing. The vector variants are inline
-//! assembly because loads of plain memory that races with writers are undefined behaviour in Rust,
-//! while what assembly reads is outside the language's memory model; the caller throws an answer
-//! away unless the node's version is the same before and after. Assembly also needs no
-//! `target_feature` on the callers, so that it inlines everywhere. AVX-512 uses the registers from
-//! zmm16 up, which leave no dirty upper halves behind, hence no `vzeroupper`.
+//! The descent calls this on nodes that other threads may be writing. The vector variants are inline assembly for two
+//! reasons. In Rust, plain loads that race with writers are undefined behavior, while the reads of assembly are outside
+//! the language's memory model. The caller discards an answer unless the node's version is the same before and after.
+//! And assembly needs no `target_feature` on the callers, so it inlines everywhere. AVX-512 uses the registers from
+//! zmm16 up, which leave no dirty upper halves behind, so it needs no `vzeroupper`.
 
 use crate::index::atomic::{AtomicU64, Ordering};
 
-/// Lanes of a search: the head, the keys, the high fence.
+/// The lanes of a search: the head, the keys, the high fence.
 pub(super) const LANES: usize = 16;
 
-/// How to search within a node.
+/// The way to search within a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     any(braid_shuttle, miri, not(target_arch = "x86_64")),
     allow(dead_code, reason = "vectors are for processors that have them")
 )]
 pub enum Simd {
-    /// The best that this processor has.
+    /// The best way that this processor has.
     Detect,
-    /// Eight lanes at a time, by AVX-512 F, BW and VL, and BMI2. Asking for it where the processor lacks it gives `Portable`.
+    /// Eight lanes at a time, by AVX-512 F, BW and VL, and BMI2. If the processor lacks it, `Portable` is used instead.
     Avx512,
-    /// Four lanes at a time. Asking for it where the processor lacks it gives `Portable`.
+    /// Four lanes at a time. If the processor lacks AVX2, `Portable` is used instead.
     Avx2,
     /// One lane at a time, by atomic loads.
     Portable,
 }
 
 impl Simd {
-    /// What was asked for, as far as this processor can do it; never `Detect`.
+    /// Returns the requested way, or the one that this processor has instead. The result is never `Detect`.
     pub(super) fn resolve(self) -> Simd {
         #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
         {
@@ -51,35 +50,35 @@ impl Simd {
     }
 }
 
-/// The lanes that equal `slice`.
+/// Returns the lanes that equal `slice`.
 #[inline(always)]
 pub(super) fn equal(simd: Simd, lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
     match simd {
         #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
-        // SAFETY: `resolve` saw that the processor has AVX-512.
+        // SAFETY: `resolve` has seen that the processor has AVX-512.
         Simd::Avx512 => unsafe { x86::equal_512(lanes, slice) },
         #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
-        // SAFETY: `resolve` saw that the processor has AVX2.
+        // SAFETY: `resolve` has seen that the processor has AVX2.
         Simd::Avx2 => unsafe { x86::equal_256(lanes, slice) },
         _ => portable(lanes, move |lane| lane == slice),
     }
 }
 
-/// The lanes that are at most `slice`, unsigned.
+/// Returns the lanes that are at most `slice`, unsigned.
 #[inline(always)]
 pub(super) fn at_most(simd: Simd, lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
     match simd {
         #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
-        // SAFETY: `resolve` saw that the processor has AVX-512.
+        // SAFETY: `resolve` has seen that the processor has AVX-512.
         Simd::Avx512 => unsafe { x86::at_most_512(lanes, slice) },
         #[cfg(all(target_arch = "x86_64", not(miri), not(braid_shuttle)))]
-        // SAFETY: `resolve` saw that the processor has AVX2.
+        // SAFETY: `resolve` has seen that the processor has AVX2.
         Simd::Avx2 => unsafe { x86::at_most_256(lanes, slice) },
         _ => portable(lanes, move |lane| lane <= slice),
     }
 }
 
-/// Out of line where it is the exception.
+/// Tests one lane at a time. Out of line on processors where this is the exception.
 #[cfg_attr(target_arch = "x86_64", inline(never))]
 #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
 fn portable(lanes: &[AtomicU64; LANES], test: impl Fn(u64) -> bool) -> u32 {
@@ -103,7 +102,7 @@ mod x86 {
             #[inline(always)]
             pub(super) unsafe fn $name(lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
                 let mask: u32;
-                // SAFETY: reads the 128 bytes of `lanes`, writes registers only.
+                // SAFETY: the code reads the 128 bytes of `lanes`, and writes only registers.
                 unsafe {
                     asm!(
                         "vpbroadcastq zmm16, {slice}",
@@ -130,7 +129,7 @@ mod x86 {
     #[inline(always)]
     pub(super) unsafe fn equal_256(lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
         let (a, b, c, d): (u32, u32, u32, u32);
-        // SAFETY: reads the 128 bytes of `lanes`, writes registers only.
+        // SAFETY: the code reads the 128 bytes of `lanes`, and writes only registers.
         unsafe {
             asm!(
                 "vmovq xmm0, {slice}",
@@ -156,7 +155,7 @@ mod x86 {
         a | b << 4 | c << 8 | d << 12
     }
 
-    /// AVX2 compares signed only: both sides are moved by 2^63 first.
+    /// Finds the lanes of at most `slice`. AVX2 compares only signed numbers, so both sides are moved by 2^63 first.
     ///
     /// # Safety
     /// The processor has AVX2.
@@ -164,7 +163,7 @@ mod x86 {
     pub(super) unsafe fn at_most_256(lanes: &[AtomicU64; LANES], slice: u64) -> u32 {
         let (a, b, c, d): (u32, u32, u32, u32);
         let sign = 1u64 << 63;
-        // SAFETY: reads the 128 bytes of `lanes`, writes registers only.
+        // SAFETY: the code reads the 128 bytes of `lanes`, and writes only registers.
         unsafe {
             asm!(
                 "vmovq xmm0, {slice}",
@@ -204,7 +203,7 @@ mod tests {
 
     #[test]
     fn variants_agree() {
-        // Every variant gives the portable one's answer, signed extremes and repeated keys included.
+        // Proves that every variant gives the portable variant's answer, also for signed extremes and repeated keys.
         let mut random = Seeded::new(7);
         let edges = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1];
         for _ in 0..20_000 {

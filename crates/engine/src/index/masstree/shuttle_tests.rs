@@ -16,28 +16,28 @@ fn of_any_length(memory: &Arc<Memory>) -> Masstree {
     make(memory, false)
 }
 
-/// Three full borders: 0 to 130, 140 to 270, 280 to 410.
+/// Makes three full borders: 0 to 130, 140 to 270, 280 to 410.
 fn three_borders() -> Vec<Act> {
     inserts((0..42).map(|n| n * 10))
 }
 
 #[test]
 fn split_meets_lookup_and_walk() {
-    // A border splits while its keys are looked up and walked.
+    // Proves that the keys of a border that splits are found and walked meanwhile.
     let before = inserts((0..14).map(|n| n * 10));
     check(of_eight, before, vec![inserts(65..66), vec![Act::Look, Act::Walk(true), Act::Walk(false)]]);
 }
 
 #[test]
 fn split_meets_split() {
-    // Two threads fill and split the same borders.
+    // Proves that two threads may fill and split the same borders.
     let before = inserts((0..14).map(|n| n * 10));
     check(of_eight, before, vec![inserts(61..64), inserts(65..68), vec![Act::Look]]);
 }
 
 #[test]
 fn removal_meets_lookup_and_walk() {
-    // The middle or the first border goes while its neighbours are looked up and walked.
+    // Proves that the middle or the first border may be removed while its neighbors are looked up and walked.
     for first in [0, 14] {
         let mut before = three_borders();
         before.extend(removes((first..first + 12).map(|n| n * 10)));
@@ -49,7 +49,7 @@ fn removal_meets_lookup_and_walk() {
 
 #[test]
 fn removal_meets_insertion() {
-    // The middle or the first border goes while others insert into it.
+    // Proves that the middle or the first border may be removed while others insert into it.
     for first in [0, 14] {
         let mut before = three_borders();
         before.extend(removes((first..first + 13).map(|n| n * 10)));
@@ -61,7 +61,7 @@ fn removal_meets_insertion() {
 
 #[test]
 fn removal_meets_split() {
-    // The middle or the first border goes while its neighbours split.
+    // Proves that the middle or the first border may be removed while its neighbors split.
     for first in [0, 14] {
         let mut before = three_borders();
         before.extend(removes((first..first + 13).map(|n| n * 10)));
@@ -74,14 +74,14 @@ fn removal_meets_split() {
 
 #[test]
 fn layers_come_and_go() {
-    // A suffix becomes a layer, and the layer goes, while its keys are looked up and inserted.
+    // Proves that a suffix may become a layer, and the layer be removed, while its keys are looked up and inserted.
     let insert = |text: &str| Act::Insert(text.as_bytes().to_vec());
     let remove = |text: &str| Act::Remove(text.as_bytes().to_vec());
     let mut acts =
         vec![insert("prefix 1 and less"), remove("prefix 1 and less"), remove("prefix 1 and more")];
     let others = vec![Act::Look, insert("prefix 1 xyz"), Act::Walk(true), Act::Walk(false)];
     check(of_any_length, vec![insert("a"), insert("prefix 1 and more")], vec![acts.clone(), others.clone()]);
-    // The same from the moment at which the layer is about to go.
+    // The same, from the moment at which the layer is about to be removed.
     let layer = acts.remove(0);
     check(of_any_length, vec![insert("a"), insert("prefix 1 and more"), layer], vec![acts, others]);
 }

@@ -1,7 +1,9 @@
-//! Splitting full nodes, Lehman and Yao's way: the right half is published by its left neighbour's
-//! `next` and high fence at once, and by a separator in the parent later, with no latch held in
-//! between. Until then descents find it by moving right. All memory is reserved before the first
-//! change.
+//! Splits full nodes in the way of Lehman and Yao:
+//!
+//! 1. All memory is reserved before the first change.
+//! 2. The left neighbor's `next` and high fence publish the right half at once.
+//! 3. A separator in the parent publishes it later. No latch is held in between. Until then, descents find the right
+//!    half by moving right.
 
 use super::Masstree;
 use super::border::Entry;
@@ -16,16 +18,16 @@ use crate::memory::OutOfMemory;
 use crate::sync::Backoff;
 use std::ptr::null_mut;
 
-/// An interior's keys and children, and room for one more.
+/// The keys and children of an interior, with room for one more.
 pub(super) struct Fan {
     pub(super) keys: [u64; KEYS + 1],
     pub(super) children: [u32; KEYS + 2],
-    /// Keys; one less than children.
+    /// The number of keys, which is one less than that of children.
     pub(super) count: usize,
 }
 
 impl Fan {
-    /// What a latched interior holds.
+    /// Reads the contents of a latched interior.
     pub(super) fn load(interior: &Latched<'_>) -> Fan {
         let mut fan = Fan { keys: [0; KEYS + 1], children: [0; KEYS + 2], count: interior.head.count() };
         for i in 0..fan.count {
@@ -37,7 +39,7 @@ impl Fan {
         fan
     }
 
-    /// Adds a key and the child to its right.
+    /// Adds a key and the child to its right. Returns the key's place.
     fn insert(&mut self, key: u64, child: u32) -> usize {
         let at = self.keys[..self.count].partition_point(|&k| k < key);
         debug_assert!(at == self.count || self.keys[at] != key);
@@ -48,14 +50,14 @@ impl Fan {
         at
     }
 
-    /// Takes key `at` and the child to its right out.
+    /// Removes key `at` and the child to its right.
     pub(super) fn remove(&mut self, at: usize) {
         self.keys.copy_within(at + 1..self.count, at);
         self.children.copy_within(at + 2..=self.count, at + 1);
         self.count -= 1;
     }
 
-    /// Writes `count` keys from number `from`, and their children, into a node that nobody reads now.
+    /// Writes `count` keys from number `from`, and their children, into a node that no thread reads now.
     pub(super) fn store(&self, node: &Node, head: &mut Head, from: usize, count: usize) {
         for i in 0..KEYS {
             node.set_key(i, if i < count { self.keys[from + i] } else { u64::MAX });
@@ -113,8 +115,8 @@ impl Masstree {
         Ok(())
     }
 
-    /// How many nodes a split of the border for `slice` takes, as things are: its right half, those of
-    /// all full ancestors from its parent up, and where these reach the root, a new root.
+    /// Returns how many nodes a split of the border for `slice` takes at present: its right half, the right halves of
+    /// all full ancestors from its parent up, and a new root if these reach the root.
     fn nodes_to_split(&self, leftmost: u32, slice: u64) -> usize {
         let (mut id, mut level) = self.top(leftmost);
         let height = usize::from(level);
@@ -139,7 +141,7 @@ impl Masstree {
         1 + full + usize::from(full >= height)
     }
 
-    /// The unpublished right half of `left`, still without content. Returns its head.
+    /// Prepares the unpublished right half of `left`, still without content. Returns its head.
     fn make_right(&self, left: &Latched<'_>, id: u32, separator: u64) -> Head {
         let (node, level) = (self.node(id), left.head.level());
         let head = node.clear(level, left.head.0 & Head::INFINITE);
@@ -150,7 +152,7 @@ impl Masstree {
         head
     }
 
-    /// Makes `right` the neighbour of `left`, which is being changed.
+    /// Makes `right` the neighbor of `left`, which is being changed.
     fn link_right(&self, left: &mut Latched<'_>, right: u32, separator: u64) {
         let beyond = left.node.next();
         left.node.set_high(separator);
@@ -161,7 +163,8 @@ impl Masstree {
         }
     }
 
-    /// Publishes the separators of a split and of those that follow from it. Returns true if the layer has a new root.
+    /// Publishes the separators of a split and of the splits that follow from it. Returns true if the layer has a new
+    /// root.
     fn finish_split(
         &self,
         left: Latched<'_>,
@@ -187,8 +190,8 @@ impl Masstree {
                 return false;
             }
             if spares.ensure(1 + usize::from(is_root(&parent))).is_err() {
-                // Somebody else has filled the parent since the reservation. The tree is right
-                // nevertheless: the new node is found by moving right.
+                // Another thread has filled the parent since the reservation. The tree is still correct: the new node
+                // is found by moving right.
                 return false;
             }
             (separator, right) = self.split_interior(&mut parent, &fan, place, spares);
@@ -199,7 +202,7 @@ impl Masstree {
         }
     }
 
-    /// Cuts an interior that has become too large. Returns what its parent needs to know.
+    /// Cuts an interior that has become too large. Returns the separator and the new node, which its parent needs.
     fn split_interior(
         &self,
         left: &mut Latched<'_>,
@@ -234,8 +237,8 @@ impl Masstree {
         left.node.set_up(id);
     }
 
-    /// Latches the interior of `level` that covers `slice`. There is one: a node below it has been
-    /// split while it was not the root.
+    /// Latches the interior of `level` that covers `slice`. It exists, because a node below it has been split while it
+    /// was not the root.
     fn latch_level(&self, leftmost: u32, level: u8, slice: u64) -> Latched<'_> {
         loop {
             let found = self.find_level(leftmost, level, slice);
@@ -253,12 +256,13 @@ impl Masstree {
         }
     }
 
-    /// Tells where descents enter the layer of `c` that it has a new root. They would get along without.
+    /// Tells the place at which descents enter the layer of `c` that the layer has a new root. Descents are correct
+    /// without this.
     #[cold]
     fn publish_top(&self, c: &Cursor, key: &Key) {
         if c.depth == 0 {
             let (id, level) = self.top(c.layer);
-            // Release: pairs with the Acquire in root. Higher levels win.
+            // Release: pairs with the Acquire in `root`. Higher levels win.
             self.root.fetch_max(u64::from(level) << 32 | u64::from(id), Ordering::Release);
             return;
         }
@@ -270,13 +274,14 @@ impl Masstree {
     }
 }
 
-/// Whether a key that comes to `place` of a full border goes on with a run of ascending keys: the two before it lie in
-/// the slots that were filled last. Of random keys one in some 200 does.
+/// Returns whether a key that comes to `place` of a full border seems to continue a run of ascending keys: the two keys
+/// before it lie in the slots that were filled last. This is true of about one in 200 random keys.
 fn seems_to_ascend(order: Permutation, place: usize) -> bool {
     place >= 2 && order.slot(place - 1) == KEYS - 1 && order.slot(place - 2) == KEYS - 2
 }
 
-/// Whether the layer has no higher level. Stable under the latch: adding a level needs it.
+/// Returns whether the layer has no higher level. The answer is stable under the latch, because adding a level needs
+/// it.
 fn is_root(node: &Latched<'_>) -> bool {
     node.head.has(Head::LEFTMOST) && node.node.up() == 0
 }

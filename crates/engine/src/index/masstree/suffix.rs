@@ -1,5 +1,5 @@
-//! Keys beyond eight bytes: the slices of their layers, and the suffixes that borders keep out of
-//! line, each an object ([`crate::index::object`]).
+//! Keys longer than eight bytes: the slices of their layers, and the suffixes that borders keep out of line. Each
+//! suffix is an object ([`crate::index::object`]).
 
 use super::node::{KEYS, Node};
 use crate::epoch::Local;
@@ -9,21 +9,21 @@ pub(super) use crate::index::object::{bytes, free, make, retire};
 use crate::index::{Key, slice_of};
 use crate::memory::OutOfMemory;
 
-/// Fourteen pointers, one for each slot of a border.
+/// A block of fourteen pointers, one for each slot of a border.
 pub(super) type Block = AtomicPtr<u8>;
 const BLOCK_BYTES: usize = KEYS * size_of::<Block>();
 
-/// All bytes of a key longer than eight; none of a shorter one.
+/// Returns all bytes of a key longer than eight, and none of a shorter key.
 #[inline]
 pub(super) fn bytes_of(key: &Key) -> &[u8] {
     if key.len <= 8 {
         return &[];
     }
-    // SAFETY: Key promises `len` bytes, alive for the operation.
+    // SAFETY: a key longer than eight has `len` bytes at `bytes`, which are alive during the operation.
     unsafe { std::slice::from_raw_parts(key.bytes, key.len as usize) }
 }
 
-/// What the key has for the layer below `depth` others.
+/// Returns the slice of the key in the layer below `depth` others.
 #[inline]
 pub(super) fn slice_at(key: &Key, depth: u16) -> u64 {
     match depth {
@@ -32,73 +32,73 @@ pub(super) fn slice_at(key: &Key, depth: u16) -> u64 {
     }
 }
 
-/// The key's bytes beyond the layer below `depth` others.
+/// Returns the key's bytes beyond the layer below `depth` others.
 #[inline]
 pub(super) fn rest_of(key: &Key, depth: u16) -> &[u8] {
     bytes_of(key).get(8 * (depth as usize + 1)..).unwrap_or(&[])
 }
 
-/// Gives a border's pointers back when nobody can be reading them any more. Null does nothing.
+/// Retires a border's pointers: they are freed when no operation can be reading them any more. Does nothing for null.
 ///
 /// # Safety
-/// From `make_block`, reachable no longer.
+/// The block is from `make_block`, and is no longer reachable.
 pub(super) unsafe fn retire_block(local: &Local, block: *mut Block) {
     if !block.is_null() {
-        // SAFETY: unreachable for operations that start from now on.
+        // SAFETY: operations that start from now on cannot reach the block, and it was allocated with this size.
         unsafe { local.retire(block.cast(), BLOCK_BYTES as u64, object::reclaim) };
     }
 }
 
-/// Fourteen null pointers, not yet published.
+/// Makes a block of fourteen null pointers, not yet published.
 pub(super) fn make_block(local: &Local) -> Result<*mut Block, OutOfMemory> {
     let block = local.allocate(BLOCK_BYTES)?.cast::<Block>();
     for slot in 0..KEYS {
-        // SAFETY: within the allocation.
+        // SAFETY: the slot is within the allocation.
         unsafe { block.add(slot).write(Block::new(std::ptr::null_mut())) };
     }
     Ok(block)
 }
 
 /// # Safety
-/// From `make_block`, never published.
+/// The block is from `make_block`, and was never published.
 pub(super) unsafe fn free_block(local: &Local, block: *mut Block) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller has promised that the block is from `make_block`, which allocates this size, and unpublished.
     unsafe { local.free(block.cast(), BLOCK_BYTES) };
 }
 
-/// A border's pointers; null before its first suffix.
+/// Returns a border's pointers, or null before its first suffix.
 #[inline]
 pub(super) fn block_of(node: &Node) -> *mut Block {
-    // Acquire: pairs with the Release in set_block: the pointers are initialised.
+    // Acquire: pairs with the Release in `set_block`: the pointers are initialized.
     node.suffixes.load(Ordering::Acquire)
 }
 
 pub(super) fn set_block(node: &Node, block: *mut Block) {
-    // Release: pairs with the Acquire in block_of.
+    // Release: pairs with the Acquire in `block_of`.
     node.suffixes.store(block, Ordering::Release);
 }
 
-/// The suffix in a border's slot, null where there is none. Not to be read before the border has
-/// been validated: the slot may have been used anew.
+/// Returns the suffix in a border's slot, or null if there is none. The suffix must not be read before the border has
+/// been validated, because the slot may have been used anew.
 #[inline]
 pub(super) fn get(node: &Node, slot: usize) -> *mut u8 {
     let block = block_of(node);
     if block.is_null() {
         return std::ptr::null_mut();
     }
-    // SAFETY: a published block, which the epoch keeps; slots are below KEYS.
-    // Acquire: pairs with the Release in set: the suffix is whole.
+    // SAFETY: the block is published, so the epoch keeps it, and slots are below KEYS. Acquire: pairs with the Release
+    // in `set`: the suffix is whole.
     unsafe { (*block.add(slot)).load(Ordering::Acquire) }
 }
 
-/// Sets the suffix in a border's slot. Null does nothing where the border has no block.
+/// Sets the suffix in a border's slot. Null does nothing if the border has no block.
 pub(super) fn set(node: &Node, slot: usize, object: *mut u8) {
     let block = block_of(node);
     if block.is_null() {
         assert!(object.is_null(), "a border has a block before it has a suffix");
         return;
     }
-    // SAFETY: the border is latched, so that its block stays; slots are below KEYS.
-    // Release: pairs with the Acquire in get.
+    // SAFETY: the border is latched, so its block stays, and slots are below KEYS. Release: pairs with the Acquire in
+    // `get`.
     unsafe { (*block.add(slot)).store(object, Ordering::Release) };
 }

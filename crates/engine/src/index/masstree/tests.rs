@@ -1,4 +1,4 @@
-//! The index's model test on Masstree, and what only Masstree promises.
+//! The index's model test on Masstree, and tests of what only Masstree promises.
 
 use super::*;
 use crate::epoch::Epochs;
@@ -20,22 +20,22 @@ fn key8(n: u64) -> Key {
 
 fn insert(tree: &Masstree, local: &Local, key: &Key, id: u32) {
     let (cursor, _) = get(tree, key, &mut Never);
-    // SAFETY: alone; the key lives.
+    // SAFETY: no other thread uses the tree, and the key is alive.
     assert_eq!(unsafe { tree.insert(local, &cursor, key, RecordId(id)) }, Ok(Inserted::New));
 }
 
 fn remove(tree: &Masstree, local: &Local, key: &Key, id: u32) {
-    // SAFETY: alone; the key lives.
+    // SAFETY: no other thread uses the tree, and the key is alive.
     assert!(unsafe { tree.remove(local, key, RecordId(id)) });
 }
 
-/// Nodes in use when all that is retired has been given back.
+/// Returns the nodes in use when everything that is retired has been given back.
 fn nodes_used(tree: &Masstree, local: &Local) -> u64 {
     settle(local);
     tree.nodes.used()
 }
 
-/// What stays of an empty tree: one node for each level it once had.
+/// Checks that an empty tree keeps only one node for each level that it once had.
 fn few_nodes(tree: &Masstree, local: &Local) {
     tree.check_structure();
     assert!(nodes_used(tree, local) <= 4);
@@ -43,7 +43,7 @@ fn few_nodes(tree: &Masstree, local: &Local) {
 
 #[test]
 fn model_of_eight() {
-    // Trees of eight-byte keys behave like a BTreeMap, whatever searches the nodes.
+    // Proves that trees of eight-byte keys behave like a BTreeMap, whatever searches the nodes.
     for simd in [Simd::Detect, Simd::Avx2, Simd::Portable] {
         index_model(keys_of_eight(), || make(true, simd), few_nodes);
     }
@@ -51,14 +51,14 @@ fn model_of_eight() {
 
 #[test]
 fn model_of_any_length() {
-    // Trees of keys of any length behave like a BTreeMap, layers and all.
+    // Proves that trees of keys of any length behave like a BTreeMap, layers included.
     index_model(keys_of_any_length(), || make(false, Simd::Detect), few_nodes);
     index_model(keys_of_eight(), || make(false, Simd::Detect), few_nodes);
 }
 
 #[test]
 fn ascending_keys_fill_nodes() {
-    // Keys inserted in ascending order leave full borders and full interiors behind.
+    // Proves that keys inserted in ascending order leave full borders and full interiors behind.
     let (tree, local) = make(true, Simd::Detect);
     for n in 0..100_000 {
         insert(&tree, &local, &key8(n), 1);
@@ -70,8 +70,8 @@ fn ascending_keys_fill_nodes() {
 
 #[test]
 fn ascending_runs_fill_nodes() {
-    // So do keys that ascend in several runs at once, where each search begins behind the one before, and where the
-    // tree has to see it.
+    // The same holds for keys that ascend in several runs at once, both if each search begins behind the previous key
+    // and if the tree has to see it by itself.
     for (fixed8, is_known) in [(true, true), (false, true), (true, false)] {
         let (tree, local) = make(fixed8, Simd::Detect);
         let mut last: Vec<Option<(Cursor, Vec<u8>)>> = vec![None; 10];
@@ -82,21 +82,21 @@ fn ascending_runs_fill_nodes() {
                     if fixed8 { number.to_be_bytes().to_vec() } else { format!("{number:020}").into() };
                 let key = Key::new(&bytes);
                 let mut cursor = match last {
-                    // SAFETY: both keys live.
+                    // SAFETY: both keys are alive.
                     Some((cursor, behind)) if is_known => unsafe {
                         tree.start_behind(cursor, &Key::new(behind), &key)
                     },
                     _ => tree.start(&key),
                 };
-                // SAFETY: alone; the key lives.
+                // SAFETY: no other thread uses the tree, and the key is alive.
                 assert_eq!(unsafe { tree.step(&mut cursor, &key, &mut Never) }, Probe::Absent);
-                // SAFETY: as above.
+                // SAFETY: no other thread uses the tree, and the key is alive.
                 assert_eq!(unsafe { tree.insert(&local, &cursor, &key, RecordId(1)) }, Ok(Inserted::New));
                 *last = Some((cursor, bytes));
             }
         }
         tree.check_structure();
-        // (With keys of twenty digits, ten at a time have a layer of their own half-way.)
+        // With keys of twenty digits, ten at a time have a layer of their own half-way.
         let most = if fixed8 { 100_000.0 / 14.0 * 1.2 } else { 100_000.0 / 10.0 * 1.3 };
         assert!((nodes_used(&tree, &local) as f64) < most, "{}", nodes_used(&tree, &local));
     }
@@ -104,7 +104,7 @@ fn ascending_runs_fill_nodes() {
 
 #[test]
 fn sliding_window_keeps_its_size() {
-    // First in, first out: nodes do not pile up, whatever the direction.
+    // Proves that nodes do not pile up when keys go first in, first out, in either direction.
     for ascending in [true, false] {
         for fixed8 in [true, false] {
             let (tree, local) = make(fixed8, Simd::Detect);
@@ -125,7 +125,7 @@ fn sliding_window_keeps_its_size() {
 
 #[test]
 fn random_removal_keeps_neighbours() {
-    // While keys come and go at random, those that stay are found and walked in order.
+    // Proves that keys that stay are found and walked in order while others come and go at random.
     let (tree, local) = make(true, Simd::Detect);
     let mut random = crate::suspend::Seeded::new(3);
     for n in 0..5_000 {
@@ -151,7 +151,8 @@ fn random_removal_keeps_neighbours() {
 
 #[test]
 fn long_keys_share_long_prefixes() {
-    // Keys far longer than a kilobyte that differ in the last byte only, and their prefixes.
+    // Proves that keys far longer than a kilobyte that differ only in the last byte are told apart, and their prefixes
+    // too.
     let (tree, local) = make(false, Simd::Detect);
     let base = vec![7u8; 5_000];
     let keys: Vec<Vec<u8>> = (0..50u8)
@@ -176,7 +177,7 @@ fn long_keys_share_long_prefixes() {
 
 #[test]
 fn out_of_memory_changes_nothing() {
-    // An insertion that is refused leaves all other keys in place, and works later.
+    // Proves that a refused insertion leaves all other keys in place, and works later.
     let memory = Memory::new(1 << 30);
     let nodes = Arc::new(Slab::reserve(&memory, Kind::Index, NODE_BYTES, 600).expect("addresses"));
     let local = Local::new(&Epochs::new(), &memory);
@@ -190,7 +191,7 @@ fn out_of_memory_changes_nothing() {
                 if fixed8 { n.to_be_bytes().to_vec() } else { format!("{shared:08}{n}").into_bytes() };
             let key = Key::new(&bytes);
             let (cursor, _) = get(&tree, &key, &mut Never);
-            // SAFETY: alone; the key lives.
+            // SAFETY: no other thread uses the tree, and the key is alive.
             match unsafe { tree.insert(&local, &cursor, &key, RecordId(1)) } {
                 Ok(inserted) => assert_eq!(inserted, Inserted::New),
                 Err(OutOfMemory) => {
@@ -218,24 +219,24 @@ fn stress_masstree(fixed8: bool, key_of: stress::KeyOf, rounds: u64) {
 
 #[test]
 fn threads_on_eight_bytes() {
-    // Threads inserting, removing, looking up and walking eight-byte keys.
+    // Proves that threads may insert, remove, look up and walk eight-byte keys at the same time.
     stress_masstree(true, |n| n.to_be_bytes().to_vec(), 400_000);
 }
 
 #[test]
 fn threads_on_layers() {
-    // The same with suffixes, and with layers that come and go.
+    // Proves the same with suffixes, and with layers that come and go.
     stress_masstree(false, |n| format!("{:05}/{:012}/{}", n / 4, n / 2, n).into_bytes(), 200_000);
 }
 
 #[test]
 fn threads_on_one_layer() {
-    // The same with inline keys and many borders within one layer.
+    // Proves the same with inline keys and many borders within one layer.
     stress_masstree(false, |n| format!("8 bytes.{n:06}").into_bytes(), 200_000);
 }
 
 #[test]
 fn threads_insert_only() {
-    // Threads that fill and split the same nodes on all levels lose no key.
+    // Proves that threads that fill and split the same nodes on all levels lose no key.
     stress::insert_only(NODE_BYTES, |nodes| Masstree::new(nodes, true).expect("a node"));
 }

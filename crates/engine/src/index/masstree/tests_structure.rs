@@ -1,11 +1,11 @@
-//! The invariants at the head of `node.rs`, checked on a tree that nobody is changing.
+//! Checks the invariants at the head of `node.rs` on a tree that no thread is changing.
 
 use super::node::code;
 use super::*;
 use crate::index::model::Checked;
 
 impl Checked for Masstree {
-    /// In any layer, on any level.
+    /// Checks every level of every layer.
     fn check_structure(&self) {
         let mut layers = vec![self.root().0];
         while let Some(leftmost) = layers.pop() {

@@ -1,7 +1,7 @@
-//! Range walks in both directions: a page for each border, copied optimistically and validated by
-//! the border's version, descending into layers as they come. The walk's place is a key position,
-//! not a node: the node it holds is a guess, checked by its fences, so that splits and removals in
-//! between cost a step to the right or a new descent, never an entry.
+//! Range walks in both directions. A walk hands out a page for each border, copied optimistically and validated by the
+//! border's version, and descends into layers where it meets them. The walk's place is a key position, not a node. The
+//! node that it holds is a guess, checked by the node's fences. Splits and removals in between therefore cost a step to
+//! the right or a new descent, and never an entry.
 
 use super::border::{Entry, Find};
 use super::descend::Settled;
@@ -17,33 +17,33 @@ use std::ops::Bound;
 /// A suspended range walk. Its bytes beyond the present slice are in its page.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
-    /// The position in the present layer is `(slice, turn)`: going up, entries of (slice, 2 * rank)
-    /// at least this are still to come; going down, those of (slice, 2 * rank + 1) at most this.
+    /// The position in the present layer is `(slice, turn)`. Going up, the entries with (slice, 2 * rank) of at least
+    /// this are still to come. Going down, those with (slice, 2 * rank + 1) of at most this are.
     slice: u64,
-    /// The node to read next; 0: descend from the root.
+    /// The node to read next. 0 means to descend from the root.
     node: u32,
-    /// The border in the layer above that led here; 0: unknown.
+    /// The border in the layer above that led here. 0 means that it is unknown.
     upper: u32,
-    /// Layers above the position.
+    /// The number of layers above the position.
     depth: u16,
-    /// Layers above `node`, less than `depth` during a descent.
+    /// The number of layers above `node`, which is less than `depth` during a descent.
     at: u16,
     level: u8,
     turn: u8,
     reverse: bool,
-    /// The bound, which is in the page whole, goes on beyond `slice`.
+    /// Whether the bound goes on beyond `slice`. The whole bound is in the page.
     partial: bool,
-    /// The bound itself belongs to the range.
+    /// Whether the bound itself belongs to the range.
     inclusive: bool,
     done: bool,
 }
 
-/// Below and above all ranks, and the long key of a slice.
+/// The turns below and above all ranks, and the turn of a slice's long key.
 const TURN_MIN: u8 = 0;
 const TURN_MAX: u8 = 2 * code::SUFFIX + 1;
 const TURN_LONG: u8 = 2 * code::SUFFIX;
 
-/// What a border says of itself and its neighbours.
+/// What a border says of itself and its neighbors.
 struct Around {
     head: Head,
     low: u64,
@@ -52,11 +52,11 @@ struct Around {
     next: u32,
 }
 
-/// What reading a border came to.
+/// The outcome of reading a border.
 enum Gathered {
-    /// It could not be read.
+    /// The border could not be read.
     Unstable,
-    /// Nothing to show; the walk has moved on.
+    /// There is nothing to show; the walk has moved on.
     Moved,
     Page,
 }
@@ -86,18 +86,18 @@ impl Walk {
         walk
     }
 
-    /// Places the walk at a bound that has this slice and goes on for `remaining` bytes from here.
+    /// Places the walk at a bound that has this slice and `remaining` bytes from this layer on.
     fn set_bound(&mut self, slice: u64, remaining: usize) {
         self.slice = slice;
         self.partial = remaining > 8;
         self.turn = match remaining {
             9.. => TURN_LONG + u8::from(self.reverse),
-            // Going up, "at least" the bound's own turn or the next; going down likewise.
+            // Going up, the turn means "at least" the bound's own turn or the next; going down, it means "at most".
             len => 2 * len as u8 + u8::from(self.inclusive == self.reverse),
         };
     }
 
-    /// Whether an entry is still to come.
+    /// Returns whether an entry is still to come.
     #[inline]
     fn admits(&self, slice: u64, code: u8) -> bool {
         let turn = 2 * code::rank(code);
@@ -106,17 +106,17 @@ impl Walk {
         is_beyond | ((slice == self.slice) & in_turn)
     }
 
-    /// The slice to descend by.
+    /// Returns the slice by which to descend.
     fn target(&self, page: &Page) -> u64 {
         if self.at < self.depth { slice_of(&page.position[8 * self.at as usize..]) } else { self.slice }
     }
 
-    /// Descends anew.
+    /// Makes the walk descend anew.
     fn restart(&mut self) {
         (self.node, self.upper, self.at) = (0, 0, 0);
     }
 
-    /// The position no longer depends on the bound's further bytes.
+    /// Forgets the bound's further bytes, on which the position no longer depends.
     fn forget_bound(&mut self, page: &mut Page) {
         self.partial = false;
         page.position.truncate(8 * self.depth as usize);
@@ -142,20 +142,20 @@ impl Walk {
         }
     }
 
-    /// What has been read of a border is not to be used.
+    /// Returns the outcome if what has been read of a border must not be used.
     #[inline(always)]
     fn misread(&mut self, node: &Node, around: &Around) -> Option<Gathered> {
         if !node.is_still(around.head) {
             return Some(Gathered::Unstable);
         }
         if self.slice < around.low && !around.head.has(Head::LEFTMOST) {
-            self.restart(); // not a left neighbour any more
+            self.restart(); // not a left neighbor any more
             return Some(Gathered::Moved);
         }
         None
     }
 
-    /// Goes on to behind what the page shows: `link`, or the whole border.
+    /// Moves on behind what the page shows: behind `link`, or behind the whole border.
     #[inline(always)]
     fn pass(&mut self, around: &Around, link: Option<Entry>, page: &mut Page) -> Gathered {
         let is_end = around.head.has(if self.reverse { Head::LEFTMOST } else { Head::INFINITE });
@@ -170,7 +170,7 @@ impl Walk {
         if page.len > 0 { Gathered::Page } else { Gathered::Moved }
     }
 
-    /// Beyond the layer at `depth`, which is read or gone: up to the one above, behind its link.
+    /// Leaves the layer at `depth`, which is read or gone, for the place behind its link in the layer above.
     fn leave_layer(&mut self, page: &mut Page) {
         if self.depth == 0 {
             self.done = true;
@@ -245,7 +245,7 @@ impl Masstree {
         Paged::End
     }
 
-    /// Asks for the node that the walk reads next, if it is known.
+    /// Requests the node that the walk reads next, if it is known.
     #[inline(always)]
     pub(super) fn prepare_walk<S: Suspend>(&self, w: &Walk, s: &mut S) {
         if w.node != 0 && !w.done {
@@ -258,7 +258,7 @@ impl Masstree {
         if w.level > 0 { s.miss::<3>(self.at(w.node)) } else { s.miss::<4>(self.at(w.node)) }
     }
 
-    /// Moves the walk on from a node that could not be read. Returns true if somebody is long about it.
+    /// Moves the walk on from a node that could not be read. Returns true if another thread holds the node for long.
     #[cold]
     fn settle_walk(&self, w: &mut Walk, page: &Page) -> bool {
         let mut backoff = Backoff::new();
@@ -270,7 +270,7 @@ impl Masstree {
         backoff.is_long()
     }
 
-    /// From a border on the way down to the position's layer.
+    /// Moves on from a border on the way down to the position's layer.
     fn pass_layer(&self, w: &mut Walk, page: &mut Page) -> Gathered {
         let (node, slice) = (self.node(w.node), w.target(page));
         let head = node.head();
@@ -293,8 +293,8 @@ impl Masstree {
                 (w.node, w.level, w.at) = (root, level, w.at + 1);
             }
             None => {
-                // The layer has gone empty: the walk is past its link. A key that has come since
-                // was not there all the time.
+                // The layer has become empty, and the walk is past its link. A key that has come since was not there
+                // all the time.
                 (w.depth, w.upper) = (w.at + 1, w.node);
                 w.leave_layer(page);
             }
@@ -302,7 +302,7 @@ impl Masstree {
         Gathered::Moved
     }
 
-    /// Copies what is still to come from a border of the position's layer, up to a link to a layer.
+    /// Copies the entries that are still to come from a border of the position's layer, up to a link to a layer.
     #[inline]
     fn gather(&self, w: &mut Walk, page: &mut Page) -> Gathered {
         let node = self.node(w.node);
@@ -325,7 +325,7 @@ impl Masstree {
         w.pass(&around, None, page)
     }
 
-    /// The rest of `gather` where keys vary in length.
+    /// Does the rest of `gather` if keys vary in length.
     fn gather_mixed(&self, w: &mut Walk, page: &mut Page, node: &Node, around: &Around) -> Gathered {
         let mut entries = [Entry::NONE; KEYS];
         let (len, link) = self.copy_entries(w, node, around.head, &mut entries);
@@ -343,7 +343,7 @@ impl Masstree {
         w.pass(around, link, page)
     }
 
-    /// How many entries come before the first link to a layer, and that. The caller validates.
+    /// Copies the entries before the first link to a layer. Returns their number and the link. The caller validates.
     fn copy_entries(
         &self,
         w: &Walk,
@@ -386,7 +386,8 @@ fn copy_eight(simd: Simd, w: &Walk, node: &Node, head: Head, page: &mut Page) ->
             len += usize::from(head.is_live(slot)); // else it is being inserted
         }
     }
-    // Entries are in order: those that the walk has passed come first, and only in the border that it begins in.
+    // Entries are in order. Entries that the walk has passed are at the front, and only in the border in which it
+    // begins.
     let mut passed = 0;
     while passed < len && !w.admits(page.slices[passed], 8) {
         passed += 1;
@@ -398,15 +399,14 @@ fn copy_eight(simd: Simd, w: &Walk, node: &Node, head: Head, page: &mut Page) ->
     len - passed
 }
 
-/// Puts validated entries on the page, but not the one with the bound's slice that the bound's
-/// further bytes exclude.
+/// Puts validated entries on the page, without the entry of the bound's slice if the bound's further bytes exclude it.
 fn show(w: &mut Walk, page: &mut Page, entries: &[Entry]) {
     let mut excluded = false;
     if let (true, Some(first)) = (w.partial, entries.first())
         && (first.code == code::SUFFIX && first.slice == w.slice)
     {
         let rest = &page.position[8 * (w.depth as usize + 1)..];
-        // SAFETY: the slot's suffix when the border was validated, kept by the epoch.
+        // SAFETY: this was the slot's suffix when the border was validated, and the epoch keeps it.
         excluded = match unsafe { suffix::bytes(first.suffix) }.cmp(rest) {
             Less => !w.reverse,
             Equal => !w.inclusive,
@@ -417,7 +417,7 @@ fn show(w: &mut Walk, page: &mut Page, entries: &[Entry]) {
         w.forget_bound(page);
     }
     for entry in &entries[usize::from(excluded)..] {
-        // SAFETY: as above.
+        // SAFETY: this was the slot's suffix when the border was validated, and the epoch keeps it.
         let suffix = if entry.suffix.is_null() { &[] } else { unsafe { suffix::bytes(entry.suffix) } };
         page.push(entry, suffix);
     }

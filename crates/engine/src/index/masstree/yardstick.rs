@@ -1,11 +1,11 @@
-//! For the benchmark's hand-written lookup, which shows what the engine's costs beyond it.
+//! The bare nodes, for the benchmark's hand-written lookup, which shows what the engine costs beyond such a lookup.
 
 use super::Masstree;
 use super::node::Find8;
 use crate::index::RecordId;
 use std::fmt;
 
-/// The nodes of a tree of eight-byte keys, bare.
+/// The bare nodes of a tree of eight-byte keys.
 #[derive(Clone, Copy)]
 pub struct Yardstick<'t>(&'t Masstree);
 
@@ -16,7 +16,7 @@ impl fmt::Debug for Yardstick<'_> {
 }
 
 impl Masstree {
-    /// Its nodes, bare.
+    /// Returns the tree's bare nodes.
     #[inline(always)]
     pub fn yardstick(&self) -> Yardstick<'_> {
         Yardstick(self)
@@ -24,31 +24,31 @@ impl Masstree {
 }
 
 impl Yardstick<'_> {
-    /// The root's id and level.
+    /// Returns the root's id and level.
     #[inline(always)]
     pub fn root(self) -> (u32, u8) {
         self.0.root()
     }
 
-    /// A node's address.
+    /// Returns a node's address.
     #[inline(always)]
     pub fn at(self, id: u32) -> *const u8 {
         self.0.at(id)
     }
 
-    /// The child of an interior that covers `slice`; 0: not readable now.
+    /// Returns the child of an interior that covers `slice`, or 0 if the node is not readable now.
     ///
     /// # Safety
-    /// Inside an epoch; `id` is an interior's, read inside it.
+    /// The call is inside an epoch. `id` is an interior's, read inside the epoch.
     #[inline(always)]
     pub unsafe fn child_for(self, id: u32, slice: u64) -> u32 {
         self.0.node(id).child(self.0.simd, slice).unwrap_or(0)
     }
 
-    /// Looks up in a border.
+    /// Looks up a key in a border.
     ///
     /// # Safety
-    /// Inside an epoch; `id` is a border's, read inside it.
+    /// The call is inside an epoch. `id` is a border's, read inside the epoch.
     #[inline(always)]
     pub unsafe fn find8(self, id: u32, slice: u64) -> Option<RecordId> {
         match self.0.node(id).find8(self.0.simd, slice) {

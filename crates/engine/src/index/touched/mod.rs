@@ -1,27 +1,30 @@
-//! Which ranges of a tree's keys have been changed: what a checkpoint has to write again.
+//! The ranges of a tree's keys that have been changed. A checkpoint has to write these ranges again.
 //!
-//! Writers set marks, one per range, just before they append their changes to the log; a mark is set once and never
-//! taken back. One reader, which makes checkpoints, has the marks replaced by fresh ones now and then, perhaps for other
-//! ranges, and reads those that were replaced as well as those that are current:
+//! Writers set marks, one per range, just before they append their changes to the log. A mark is set once and never
+//! taken back. One reader makes checkpoints. From time to time it has the marks replaced by fresh ones, perhaps for
+//! other ranges, and reads both the replaced and the current marks:
 //!
-//! 1. [`Touched::turn`] puts fresh marks in place of those that have been set.
-//! 2. [`Touched::settle`], until all operations that were in flight then are over; if that takes too long, go on.
-//! 3. Read where the log is: `start`.
+//! 1. [`Touched::turn`] replaces the marks that have been set by fresh marks.
+//! 2. [`Touched::settle`] is repeated until all operations that were in flight then are over. If that takes too long,
+//!    go on.
+//! 3. Read the position of the log: `start`.
 //! 4. [`Touched::take`] gives the ranges of all marks, and forgets those replaced marks that had settled in step 2.
 //!
 //! # Why no change is missed
 //!
-//! Say a change has its record before `start`, and no earlier step 3 has read a later position. Then step 4 gives its
-//! range. The writer has marked it, in some set of marks `M`, before it appended; `start` was read (Acquire) behind the
-//! record, hence after the append (Release), and so the mark is seen. `M` is still looked at: it would have been
-//! forgotten only if it had been replaced and had settled before an earlier `start'`. But the writer has read that `M`
-//! is current, and appended, within one epoch; when `M` had settled, every epoch in which it could be read was over, and
-//! what was done in them is visible. So the append lies before `start'`, against what was said.
+//! Suppose that a change has its record before `start`, and that no earlier step 3 has read a later position. Then step
+//! 4 gives the change's range. The writer has marked it, in some set of marks `M`, before it appended. `start` was read
+//! (Acquire) behind the record, hence after the append (Release), so the mark is seen. It remains to show that `M` is
+//! still looked at. `M` would have been forgotten only if it had been replaced and had settled before an earlier
+//! `start'`. But the writer has read that `M` is current, and has appended, within one epoch. When `M` had settled,
+//! every epoch in which it could be read was over, and everything done in them is visible. The append therefore lies
+//! before `start'`, which contradicts the assumption.
 //!
-//! That `M` is seen to be marked already, and not marked again, makes no difference: marks are not taken back.
+//! It makes no difference if a writer finds its range already marked in `M` and does not mark it again, because marks
+//! are not taken back.
 //!
-//! In step 2 nothing has to be waited for: marks that have not settled are looked at again the next time, which costs
-//! the writing of ranges that have not been changed since, and nothing else.
+//! Step 2 need not wait for anything. Marks that have not settled are looked at again the next time. This costs the
+//! writing of ranges that have not been changed since, and nothing else.
 
 #[cfg(all(test, braid_shuttle))]
 mod shuttle_tests;
@@ -32,34 +35,34 @@ use crate::epoch::Epochs;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 
-/// As long as so many sets of marks are looked at, because an operation does not end, none is replaced: the current marks
-/// go on to count.
+/// The most sets of marks that are looked at. There are so many if an operation does not end. Then no set is replaced,
+/// and the current marks remain in use.
 const SETS_MAX: usize = 8;
 
-/// Of one tree.
+/// The changed ranges of one tree.
 pub struct Touched {
     /// The marks of the last of `sets`.
     current: AtomicPtr<Marks>,
-    /// All that are still looked at, the current ones last. Locked by the reader only.
+    /// All sets that are still looked at, the current one last. Only the reader locks this.
     sets: Mutex<Vec<Set>>,
 }
 
 struct Set {
     marks: Arc<Marks>,
-    /// Of what was replaced, the moment at which it was.
+    /// The moment at which the set was replaced, if it was.
     replaced: Option<u64>,
-    /// No operation that may set a mark here is in flight any more.
+    /// Whether no operation that may set a mark here is in flight any more.
     is_settled: bool,
 }
 
-/// A mark for each range. The first one begins before all keys, each further one at a bound.
+/// A mark for each range. The first range begins before all keys, each further one at a bound.
 struct Marks {
     bounds: Box<[Bound]>,
     marks: Box<[AtomicBool]>,
 }
 
 struct Bound {
-    /// The first eight bytes, as of an index's key.
+    /// The first eight bytes, in the form of an index key's slice.
     slice: u64,
     bytes: Box<[u8]>,
 }
@@ -76,7 +79,7 @@ impl Marks {
     #[inline]
     fn mark(&self, key: &[u8]) {
         let mark = &self.marks[if self.bounds.is_empty() { 0 } else { self.range_of(key) }];
-        // Relaxed: what follows in the log is ordered by that. Looked at first, since others do so, too.
+        // Relaxed: the log orders what follows. The mark is read first, because other writers set it too.
         if !mark.load(Ordering::Relaxed) {
             mark.store(true, Ordering::Relaxed);
         }
@@ -96,7 +99,7 @@ impl Marks {
         self.bounds.iter().map(|bound| &*bound.bytes).eq(bounds)
     }
 
-    /// Notes in `ranges`, which begin at other bounds, those that have keys in common with one that is marked.
+    /// Notes in `ranges`, which begin at other bounds, the ranges that have keys in common with a marked range.
     fn add_to(&self, bounds: &[&[u8]], ranges: &mut [bool]) {
         for range in (0..self.marks.len()).filter(|range| self.is_set(*range)) {
             let from = range.checked_sub(1).map(|at| &*self.bounds[at].bytes);
@@ -108,7 +111,7 @@ impl Marks {
     }
 }
 
-/// The first eight bytes of a key or bound, in the order of keys.
+/// Returns the first eight bytes of a key or bound, in the order of keys.
 #[inline]
 fn slice(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
@@ -118,7 +121,7 @@ fn slice(bytes: &[u8]) -> u64 {
 }
 
 impl Touched {
-    /// One range, of all keys; not marked.
+    /// Makes one range of all keys, not marked.
     pub fn new() -> Touched {
         let marks = Marks::new(std::iter::empty());
         let current = AtomicPtr::new(Arc::as_ptr(&marks).cast_mut());
@@ -126,21 +129,23 @@ impl Touched {
         Touched { current, sets: Mutex::new(vec![first]) }
     }
 
-    /// Marks the range of a key that is about to be changed: before the change is appended to the log, and within the
-    /// same epoch.
+    /// Marks the range of a key that is about to be changed. The caller does this before it appends the change to the
+    /// log, and within the same epoch.
     ///
     /// # Safety
-    /// Inside an epoch; or nobody else uses the tree.
+    /// The call is inside an epoch, or no other thread uses the tree.
     #[inline]
     pub unsafe fn mark(&self, key: &[u8]) {
         // Acquire: pairs with the Release in `turn`.
         let marks = self.current.load(Ordering::Acquire);
-        // SAFETY: what was current within this epoch is not freed before it has settled.
+        // SAFETY: marks that were current within this epoch are not freed before they have settled, which is after the
+        // epoch. Outside an epoch, the caller has promised that no other thread uses the tree, so none replaces or
+        // frees the marks.
         unsafe { &*marks }.mark(key);
     }
 
-    /// Step 1: fresh marks, for ranges that begin at these bounds, which ascend. Nothing changes if no mark is set and
-    /// the ranges are the same.
+    /// Does step 1: makes fresh marks for ranges that begin at these bounds, which ascend. Nothing changes if no mark
+    /// is set and the ranges are the same.
     pub fn turn(&self, epochs: &Epochs, bounds: &[&[u8]]) {
         let mut sets = lock(&self.sets);
         let current = sets.last_mut().expect("some are current");
@@ -150,7 +155,7 @@ impl Touched {
         }
     }
 
-    /// Between two turns: as step 1, if the ranges are others.
+    /// Replaces the marks between two turns, like step 1, if the ranges differ.
     pub fn fit(&self, epochs: &Epochs, bounds: &[&[u8]]) {
         let mut sets = lock(&self.sets);
         let current = sets.last_mut().expect("some are current");
@@ -170,7 +175,7 @@ impl Touched {
         sets.push(Set { marks, replaced: None, is_settled: false });
     }
 
-    /// Step 2: whether all marks that were replaced have settled.
+    /// Does step 2: returns whether all replaced marks have settled.
     pub fn settle(&self, epochs: &Epochs) -> bool {
         let mut sets = lock(&self.sets);
         for set in sets.iter_mut().filter(|set| !set.is_settled) {
@@ -179,7 +184,7 @@ impl Touched {
         sets.iter().all(|set| set.is_settled || set.replaced.is_none())
     }
 
-    /// Step 4: of the ranges that begin at these bounds, and before them, which are marked.
+    /// Does step 4: returns which ranges are marked, of those that begin at these bounds and the range before them.
     pub fn take(&self, bounds: &[&[u8]]) -> Vec<bool> {
         let mut sets = lock(&self.sets);
         let ranges = marked(&sets, bounds);
@@ -187,13 +192,14 @@ impl Touched {
         ranges
     }
 
-    /// As step 4, and nothing is forgotten: which are marked so far.
+    /// Returns which ranges are marked so far, like step 4, but forgets nothing.
     pub fn marked(&self, bounds: &[&[u8]]) -> Vec<bool> {
         marked(&lock(&self.sets), bounds)
     }
 }
 
-/// Of the ranges that begin at these bounds, and before them, those that have keys in common with one that is marked.
+/// Returns, for the ranges that begin at these bounds and the range before them, which have keys in common with a
+/// marked range.
 fn marked(sets: &[Set], bounds: &[&[u8]]) -> Vec<bool> {
     let mut ranges = vec![false; bounds.len() + 1];
     sets.iter().for_each(|set| set.marks.add_to(bounds, &mut ranges));

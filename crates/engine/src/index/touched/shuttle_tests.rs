@@ -1,7 +1,7 @@
-//! A model of marks beside a log: every load, store and lock is a place where another thread may go on.
+//! A model of marks beside a log: another thread may go on at every load, store and lock.
 //!
-//! Writers mark the range of a change and append it, in an epoch; a reader makes checkpoints, each of which counts. A
-//! change that lies before a checkpoint's start, and not before that of the one before, must be in a range that the
+//! Writers mark the range of a change and append it, in an epoch. A reader makes checkpoints, each of which counts. A
+//! change that lies before a checkpoint's start, and not before the previous checkpoint's, must be in a range that the
 //! checkpoint writes. The same model with a planted error must fail, which shows that it looks closely enough.
 
 use super::{Marks, Touched};
@@ -17,17 +17,17 @@ const BOUNDS: [&[u8]; 1] = [b"m"];
 /// A key of each range.
 const KEYS: [&[u8]; 2] = [b"a", b"z"];
 
-/// What is done wrong.
+/// The planted error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// A change is marked when it has been appended.
+    /// A change is marked after it has been appended.
     MarkedLate,
     /// A change is marked before its epoch is entered.
     MarkedOutside,
-    /// Marks that were replaced are taken for settled at once.
+    /// Replaced marks are taken for settled at once.
     Unsettled,
-    /// Marks are read before it is read where the log is.
+    /// Marks are read before the position of the log is read.
     TakenEarly,
 }
 
@@ -35,7 +35,7 @@ struct Model {
     touched: Touched,
     /// The range of each change, in the order of the log.
     log: Mutex<Vec<usize>>,
-    /// All marks that were ever current, so that with an error planted nobody meets freed ones.
+    /// All marks that were ever current, so that no thread meets freed ones with an error planted.
     kept: Mutex<Vec<Arc<Marks>>>,
     epochs: Arc<Epochs>,
     memory: Arc<Memory>,
@@ -51,7 +51,7 @@ impl Model {
     }
 
     fn mark(&self, range: usize) {
-        // SAFETY: inside an epoch; or, with errors planted, of a model in which all marks are kept.
+        // SAFETY: inside an epoch. With errors planted, the model keeps all marks.
         unsafe { self.touched.mark(KEYS[range]) };
     }
 
@@ -134,7 +134,7 @@ fn marks_few_switches() {
     check(PctScheduler::new(4, SCHEDULES), || run(Planted::Nothing));
 }
 
-/// Proves that the model notices changes that are marked behind their record.
+/// Proves that the model notices changes that are marked after their record.
 #[test]
 #[should_panic(expected = "a change is missed")]
 fn planted_marked_late() {

@@ -5,12 +5,12 @@ use crate::epoch::Local;
 use crate::memory::Memory;
 
 fn mark(touched: &Touched, key: &[u8]) {
-    // SAFETY: nobody else uses it.
+    // SAFETY: no other thread uses it.
     unsafe { touched.mark(key) };
 }
 
-/// Proves that a key marks the range that it lies in, also where bounds have their first eight bytes in common with
-/// it or are longer or shorter.
+/// Proves that a key marks the range in which it lies, also if bounds share its first eight bytes, or are longer or
+/// shorter.
 #[test]
 fn keys_mark_their_ranges() {
     let epochs = Epochs::new();
@@ -41,7 +41,7 @@ fn keys_mark_their_ranges() {
     }
 }
 
-/// Proves that marks for other ranges count for each range with which they have keys in common, and no other.
+/// Proves that marks for other ranges count for each range with which they have keys in common, and for no other.
 #[test]
 fn marks_of_other_ranges_count() {
     let epochs = Epochs::new();
@@ -60,8 +60,8 @@ fn marks_of_other_ranges_count() {
     check(&[b"b", b"d"], b"a", &[b"b", b"d"], &[true, false, false]);
 }
 
-/// Proves that marks are given once, if everybody who may set one has gone on since they were replaced, and again
-/// until then; and that nothing is replaced that nobody has marked.
+/// Proves that marks are given once if every writer that may set one has gone on since they were replaced, and
+/// repeatedly until then; and that marks are not replaced if none is set.
 #[test]
 fn marks_are_forgotten_when_they_have_settled() {
     let (epochs, bounds) = (Epochs::new(), [&b"m"[..]]);
@@ -84,7 +84,7 @@ fn marks_are_forgotten_when_they_have_settled() {
     assert!(touched.settle(&epochs));
     assert_eq!(touched.take(&bounds), [false, true], "settled, and not taken since");
     assert_eq!(touched.take(&bounds), [false, false]);
-    // An operation that does not end.
+    // This operation does not end.
     worker.enter();
     for key in [b"a", b"z"].iter().cycle().take(50) {
         mark(&touched, *key);
