@@ -6,32 +6,32 @@ use crate::wal::codec::{push_varint, take, take_varint, u32_at};
 
 pub(super) const MAGIC: [u8; 8] = *b"BRAIDROW";
 
-/// What a file begins with: the common head, whose rows it has, and zeros for what may come.
+/// The beginning of a file: the common head, the file's owner, and zeros for future fields.
 pub(super) const FILE_HEADER_BYTES: usize = 64;
 
-/// What comes before a block's rows.
+/// The length of a block's header, which precedes its rows.
 pub(super) const BLOCK_HEADER_BYTES: usize = 20;
 
-/// What the footer says of a block.
+/// The length of a block's entry in the footer.
 pub(super) const FOOTER_ENTRY_BYTES: usize = 12;
 
-/// A block is about as long as this: long enough that a read of it costs little more than its bytes, and so short
-/// that it stays in a core's cache while its rows are taken out.
+/// The approximate length of a block. It is long enough that a read costs little more than its bytes, and short
+/// enough that a block stays in a core's cache while its rows are taken out.
 pub(super) const BLOCK_BYTES: usize = if cfg!(test) { 256 } else { 256 << 10 };
 
-/// No key and no value is longer. A row with both, and its lengths, fits into a block.
+/// The greatest length of a key and of a value. A row with both, and with its lengths, fits into a block.
 pub(super) const BYTES_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 30 };
 
 const _: () = assert!(BLOCK_HEADER_BYTES as u64 + 2 * (BYTES_MAX as u64 + 10) < u32::MAX as u64);
 
-/// Which part of a table's rows a file has, and for which checkpoint.
+/// The part of a table's rows that a file has, and the checkpoint that it was written for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) database: DatabaseId,
     pub(super) checkpoint: u64,
     pub(super) table: u32,
     pub(super) part: u32,
-    /// Whether keys are eight bytes without a length.
+    /// True if keys are eight bytes without a length.
     pub(super) fixed8: bool,
 }
 
@@ -40,7 +40,7 @@ impl Owner {
         Name::Rows(self.checkpoint, self.table, self.part)
     }
 
-    /// The file's first bytes, and their checksum.
+    /// Returns the file's first bytes and their checksum.
     pub(super) fn header(&self) -> ([u8; FILE_HEADER_BYTES], u32) {
         let mut bytes = [0; FILE_HEADER_BYTES];
         bytes[..HEAD_BYTES].copy_from_slice(&head(MAGIC, self.database));
@@ -52,7 +52,7 @@ impl Owner {
         (bytes, checksum)
     }
 
-    /// The checksum of bytes that belong at this offset of the file.
+    /// Returns the checksum of bytes that belong at this offset of the file.
     pub(super) fn checksum(&self, offset: u64, bytes: &[u8]) -> u32 {
         let mut place = [0; 40];
         place[..16].copy_from_slice(&self.database.0.to_le_bytes());
@@ -64,7 +64,8 @@ impl Owner {
     }
 }
 
-/// The head of a block. Its checksum covers where it belongs, this, and by way of it the rows and all blocks before.
+/// The head of a block. Its checksum covers the block's place and this header, and through the header the rows and
+/// all earlier blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     pub(super) body_bytes: u32,
@@ -75,7 +76,7 @@ pub(super) struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// The bytes, and the checksum that the next block repeats.
+    /// Returns the header's bytes, and the checksum that the next block repeats.
     pub(super) fn encode(&self, owner: &Owner, offset: u64) -> ([u8; BLOCK_HEADER_BYTES], u32) {
         let mut bytes = [0; BLOCK_HEADER_BYTES];
         bytes[4..8].copy_from_slice(&self.body_bytes.to_le_bytes());
@@ -87,7 +88,7 @@ impl BlockHeader {
         (bytes, checksum)
     }
 
-    /// The header and its checksum as they are in these bytes, right or wrong.
+    /// Reads the header and its checksum from these bytes, without checking them.
     pub(super) fn decode(bytes: &[u8]) -> (BlockHeader, u32) {
         let header = BlockHeader {
             body_bytes: u32_at(bytes, 4),
@@ -99,7 +100,7 @@ impl BlockHeader {
     }
 }
 
-/// A block as the footer has it, and where it begins.
+/// A block's entry in the footer, and where the block begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) offset: u64,
@@ -122,7 +123,7 @@ impl Placed {
         Placed { offset, body_bytes, rows, checksum }
     }
 
-    /// Where the next block begins, or the footer.
+    /// Returns where the next block or the footer begins.
     pub(super) fn end(&self) -> u64 {
         self.offset + BLOCK_HEADER_BYTES as u64 + u64::from(self.body_bytes)
     }
@@ -146,7 +147,7 @@ fn take_row<'a>(bytes: &mut &'a [u8], fixed8: bool) -> Option<(&'a [u8], &'a [u8
     Some((key, take(bytes, value_bytes)?))
 }
 
-/// The rows of a block, key and value, in the order in which they were pushed.
+/// The rows of a block, as keys and values, in the order in which they were pushed.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
     rest: &'a [u8],
@@ -155,13 +156,13 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows in these bytes, for which [`is_rows`] holds, or none of them.
+    /// Returns the rows in these bytes. Either [`is_rows`] holds for the bytes, or `rows` is 0.
     pub(super) fn new(bytes: &'a [u8], rows: u32, fixed8: bool) -> Rows<'a> {
         Rows { rest: bytes, left: rows, fixed8 }
     }
 }
 
-/// Whether the bytes are so many rows and nothing else.
+/// Returns true if the bytes are exactly this many rows.
 pub(super) fn is_rows(mut bytes: &[u8], rows: u32, fixed8: bool) -> bool {
     (0..rows).all(|_| take_row(&mut bytes, fixed8).is_some()) && bytes.is_empty()
 }

@@ -1,55 +1,56 @@
-//! What a database knows of a table: the same bytes in manifests and in the log.
+//! What a database knows of a table. The bytes are the same in manifests and in the log.
 
 use super::index_entry::{IndexEntry, push_text, take_text};
 use crate::wal::codec::{push_varint, take, take_parts, take_varint};
 
-/// A table, but for its rows.
+/// A table, without its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogEntry {
-    /// What changes in the log and files of rows call it.
+    /// The number by which changes in the log and files of rows name the table.
     pub number: u32,
-    /// Whether all keys are eight bytes long.
+    /// True if all keys are eight bytes long.
     pub fixed8: bool,
-    /// What the application calls it.
+    /// The name that the application gave the table.
     pub name: String,
-    /// The type of its keys.
+    /// The type of the table's keys.
     pub key_type: String,
-    /// The type of its values.
+    /// The type of the table's values.
     pub value_type: String,
-    /// The kind of its index, by name; none: Masstree.
+    /// The name of the index's kind; none for Masstree.
     pub index: Option<String>,
-    /// What is in front of its index, by name; none: nothing.
+    /// The name of what is in front of the index; none for nothing.
     pub front: Option<String>,
-    /// Definitions of the named types that its values consist of, as lines of text.
+    /// Definitions of the named types that the table's values consist of, as lines of text.
     pub definitions: Vec<String>,
-    /// In the log: no row that it had before has been left.
+    /// In the log: no row that the table had before is left.
     pub is_cleared: bool,
-    /// As `is_cleared`, and no rows come any more; the name may be another table's.
+    /// Like `is_cleared`, and the table gets no more rows. Its name may belong to another table.
     pub is_dropped: bool,
-    /// Its secondary indexes by columns.
+    /// The table's secondary indexes by columns.
     pub indexes: Vec<IndexEntry>,
 }
 
 /// The further part that names the kind of index.
 const INDEX: u8 = 1;
-/// The further part that names what is in front of it.
+/// The further part that names what is in front of the index.
 const FRONT: u8 = 2;
-/// A further part that is a definition. It comes any number of times.
+/// A further part that is a definition. It may occur any number of times.
 const DEFINITION: u8 = 3;
-/// The further parts, without content, that say that it is cleared, and that it is dropped.
+/// The further parts, without content, that say that the table is cleared, and that it is dropped.
 const CLEARED: u8 = 4;
 const DROPPED: u8 = 5;
-/// A further part that is a secondary index by columns. It comes any number of times.
+/// A further part that is a secondary index by columns. It may occur any number of times.
 const INDEX_ON: u8 = 6;
 
 impl CatalogEntry {
-    /// Returns true if both are of one table, which may have been renamed, retyped or given other definitions in between.
+    /// Returns true if both entries are of one table, which may have been renamed, retyped or given other definitions
+    /// in between.
     pub fn is_of_same_table(&self, other: &CatalogEntry) -> bool {
         let has_same_keys = self.number == other.number && self.fixed8 == other.fixed8;
         has_same_keys && self.index == other.index && self.front == other.front
     }
 
-    /// Returns true if there is a table of this name by this entry.
+    /// Returns true if this entry says that a table of this name exists.
     pub fn is_of(&self, name: &str) -> bool {
         !self.is_dropped && self.name == name
     }
@@ -83,8 +84,8 @@ impl CatalogEntry {
         }
     }
 
-    /// The entry, if these bytes are one and nothing else. Optional parts that are not known are passed over, and not
-    /// written again with the entry.
+    /// Decodes the entry, if the bytes are exactly one. Unknown optional parts are skipped, and are not written again
+    /// with the entry.
     pub fn decode(mut bytes: &[u8]) -> Option<CatalogEntry> {
         let number = u32::try_from(take_varint(&mut bytes)?).ok()?;
         let fixed8 = match take(&mut bytes, 1)? {
@@ -101,7 +102,7 @@ impl CatalogEntry {
             let text = String::from_utf8(part.to_vec());
             match (kind, text) {
                 (INDEX_ON, _) => IndexEntry::decode(part).map(|index| indexes.push(index)).is_some(),
-                (INDEX, Ok(text)) => index.replace(text).is_none(), // it comes once
+                (INDEX, Ok(text)) => index.replace(text).is_none(), // it may occur once
                 (FRONT, Ok(text)) => front.replace(text).is_none(),
                 (DEFINITION, Ok(text)) => {
                     definitions.push(text);

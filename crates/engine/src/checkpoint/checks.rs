@@ -1,5 +1,6 @@
-//! What is looked at before a block's rows are given out, beside that they are rows. Where tests put another form of one
-//! check in its place, to show that it is needed (`planted.rs`), a reader has other [`Checks`] than [`Proven`].
+//! The checks that a block passes before its rows are returned, besides the check that they are rows. Tests replace a
+//! single check by another form (`planted.rs`), to show that the check is needed: such a reader has other [`Checks`]
+//! than [`Proven`].
 
 use super::RowsFile;
 use super::block::{BlockHeader, Owner, Placed};
@@ -7,14 +8,16 @@ use std::fmt::Debug;
 
 /// The checks of a file of rows.
 pub(super) trait Checks: Debug + Sync {
-    /// Whether a file whose footer has this checksum is the one that the manifest means: under the same name an attempt
-    /// before may have left another. The footer has the checksum of each block, so this holds for all of them.
+    /// Returns true if a file whose footer has this checksum is the file that the manifest names. An earlier attempt
+    /// may have left another file under the same name. The footer has the checksum of each block, so this check
+    /// covers all of them.
     fn is_named(&self, rows: &RowsFile, footer_checksum: u32) -> bool {
         footer_checksum == rows.checksum
     }
 
-    /// What is wrong with a block's header, unless it was written at this place: its checksum covers the place, is the one
-    /// that the footer has, and the header repeats that of the block before.
+    /// Returns what is wrong with a block's header, unless it was written at this place. Its checksum has to cover
+    /// the place and to equal the checksum in the footer, and the header has to repeat the checksum of the block
+    /// before.
     fn place(&self, owner: &Owner, placed: &Placed, previous: u32, head: &[u8]) -> Result<(), &'static str> {
         let (header, checksum) = BlockHeader::decode(head);
         if header.encode(owner, placed.offset).1 != checksum {
@@ -32,7 +35,7 @@ pub(super) trait Checks: Debug + Sync {
         Ok(())
     }
 
-    /// What is wrong with a block's rows, unless they are those of which its header has the checksum.
+    /// Returns what is wrong with a block's rows, unless they have the checksum that the header names.
     fn rows(&self, head: &[u8], rows: &[u8]) -> Result<(), &'static str> {
         if crc32c::crc32c(rows) != BlockHeader::decode(head).0.body_checksum {
             return Err("the checksum of the block's rows is wrong");
@@ -41,7 +44,7 @@ pub(super) trait Checks: Debug + Sync {
     }
 }
 
-/// The checks as they are argued for.
+/// The checks for which the design argues.
 #[derive(Debug)]
 pub(super) struct Proven;
 

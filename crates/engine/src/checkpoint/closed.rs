@@ -1,8 +1,8 @@
 //! The file `closed`: that a database was closed in order, and what it consisted of then.
 //!
-//! It is written last when a database is closed, and taken away when it is opened, before anything is written that
-//! would make it untrue: so while it is there, whatever is missing of what it names was lost by something else than a
-//! crash.
+//! It is written last when a database is closed. When the database is opened, it is removed before anything is
+//! written that would make it untrue. So while it exists, anything that it names and that is missing was not lost by
+//! a crash.
 
 use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal};
@@ -13,25 +13,25 @@ use crate::wal::{DatabaseId, End, Lsn};
 use std::io::ErrorKind;
 
 const MAGIC: [u8; 8] = *b"BRAIDEND";
-/// The head, what it names, and zeros for what may come.
+/// The length of the file: the head, what it names, and zeros for future fields.
 const BYTES: usize = 128;
 
 /// What a database consisted of when it was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Where the log ends. Without a log it is where one ended that there was before.
+    /// Where the log ends. Without a log, this is where an earlier log ended.
     pub end: End,
-    /// The number of the newest checkpoint; 0: there is none.
+    /// The number of the newest checkpoint; 0 if there is none.
     pub checkpoint: u64,
-    /// Checkpoints have what the log has not: none stands in for another.
+    /// True if checkpoints have what the log lacks. Then no checkpoint can replace another.
     pub is_unlogged: bool,
 }
 
 impl Closed {
-    /// What the file is called.
+    /// The name of the file.
     pub const FILE: &str = CLOSED_FILE;
 
-    /// What the file says; none if there is no such file: then the database is in use, or was not closed in order.
+    /// Reads the file. Returns none if it does not exist: then the database is in use, or was not closed in order.
     pub fn read(storage: &dyn Storage, database: DatabaseId) -> Result<Option<Closed>> {
         let Some(file) = files::open(storage, Name::Closed)? else { return Ok(None) };
         let bytes = files::read_all(&*file, BYTES as u64)?;
@@ -44,12 +44,13 @@ impl Closed {
             .ok_or_else(|| damaged(Self::FILE, HEAD_BYTES as u64, "it is not what closing writes"))
     }
 
-    /// Writes the file; it is durable when this returns. All that it names must be.
+    /// Writes the file, which is durable when this returns. Everything that it names has to be durable.
     pub fn publish(&self, storage: &dyn Storage, database: DatabaseId) -> Result<()> {
         files::publish_file(storage, Name::NewClosed, Name::Closed, &self.encode(database))
     }
 
-    /// Takes the file away, if it is there: durably, also if another process has done so and not come to sync it.
+    /// Removes the file durably, if it exists. The directory is synced even if another process has removed the file
+    /// without syncing.
     pub fn remove(storage: &dyn Storage) -> Result<()> {
         match storage.remove(Self::FILE) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),

@@ -1,24 +1,24 @@
-//! What can go wrong with the files of checkpoints.
+//! Errors of the files of checkpoints.
 
 use super::{CLOSED_FILE, VERSION};
 use crate::storage::StorageError;
 use std::fmt;
 use std::sync::Arc;
 
-/// The result of what is done with the files of checkpoints.
+/// The result of an operation on the files of checkpoints.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why it was not done.
+/// Why an operation failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Storage failed.
     Storage(Arc<StorageError>),
-    /// Something durable is not as it was written. Nothing of it is given out.
+    /// Something durable is not as it was written. Nothing of it is returned.
     Damaged {
         /// The file.
         file: String,
-        /// Where in the file.
+        /// The position in the file.
         offset: u64,
         /// What is wrong.
         reason: &'static str,
@@ -27,10 +27,11 @@ pub enum Error {
     UnsupportedVersion {
         /// The file.
         file: String,
-        /// Its version.
+        /// The file's version.
         version: u32,
     },
-    /// The file has the name of a database's identity and is something else: the directory is another's.
+    /// The file has the name of a database's identity and is something else. The directory belongs to another
+    /// program.
     NotADatabase {
         /// The file.
         file: String,
@@ -39,7 +40,7 @@ pub enum Error {
     TooLarge {
         /// The file.
         file: String,
-        /// How long it is.
+        /// The length.
         bytes: u64,
         /// The limit.
         bytes_max: u64,
@@ -90,7 +91,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// What is wrong with a file, and where.
+/// Returns the error that a file is damaged, and where.
 pub(super) fn damaged(file: impl Into<String>, offset: u64, reason: &'static str) -> Error {
     Error::Damaged { file: file.into(), offset, reason }
 }

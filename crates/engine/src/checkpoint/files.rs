@@ -1,4 +1,4 @@
-//! Which files there are; how a small file is published and read.
+//! The existing files, and how a small file is published and read.
 
 use super::error::damaged;
 use super::format::Name;
@@ -6,13 +6,13 @@ use super::{Error, Result};
 use crate::storage::{File, OpenMode, Storage};
 use std::io::ErrorKind;
 
-/// The files of checkpoints, with what they are.
+/// Returns the names of the existing files of checkpoints.
 pub(super) fn names(storage: &dyn Storage) -> Result<Vec<Name>> {
     Ok(storage.list()?.iter().filter_map(|file| Name::parse(file)).collect())
 }
 
-/// The number for a new checkpoint: higher than that of any file there is, finished or not, so that no file is
-/// ever taken for one that was written before under the same name.
+/// Returns the number for a new checkpoint. It is higher than that of any existing file, finished or not, so that no
+/// file is taken for an earlier one of the same name.
 pub fn number_next(storage: &dyn Storage) -> Result<u64> {
     let last = names(storage)?.into_iter().max_by_key(|name| name.checkpoint());
     let Some((last, number)) = last.and_then(|name| Some((name, name.checkpoint()?))) else { return Ok(1) };
@@ -21,8 +21,8 @@ pub fn number_next(storage: &dyn Storage) -> Result<u64> {
         .ok_or_else(|| damaged(last.to_string(), 0, "no number is left for another checkpoint"))
 }
 
-/// Writes a file under a temporary name and gives it its own when it is whole and durable. What is durable when
-/// this begins, names excepted, and all names that exist then, are durable before the file has its name.
+/// Writes a file under a temporary name and renames it when it is whole and durable. Data that is durable when this
+/// begins, and all names that exist then, are durable before the file gets its name.
 pub(super) fn publish_file(storage: &dyn Storage, temporary: Name, name: Name, bytes: &[u8]) -> Result<()> {
     let (temporary, name) = (temporary.to_string(), name.to_string());
     let file = create_anew(storage, &temporary)?;
@@ -33,7 +33,7 @@ pub(super) fn publish_file(storage: &dyn Storage, temporary: Name, name: Name, b
     Ok(storage.sync_directory()?)
 }
 
-/// A new file, in place of one that an attempt before has left. What that holds is not known.
+/// Creates a file, in place of a file that an earlier attempt has left, whose contents are unknown.
 fn create_anew(storage: &dyn Storage, name: &str) -> Result<Box<dyn File>> {
     match storage.open(name, OpenMode::CreateNew) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -44,7 +44,7 @@ fn create_anew(storage: &dyn Storage, name: &str) -> Result<Box<dyn File>> {
     }
 }
 
-/// The file, or none if there is no such name.
+/// Opens the file, or returns none if the name does not exist.
 pub(super) fn open(storage: &dyn Storage, name: Name) -> Result<Option<Box<dyn File>>> {
     match storage.open(&name.to_string(), OpenMode::Read) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -52,7 +52,7 @@ pub(super) fn open(storage: &dyn Storage, name: Name) -> Result<Option<Box<dyn F
     }
 }
 
-/// All bytes of a file that can be no longer than this.
+/// Reads all bytes of a file, which must not be longer than `bytes_max`.
 pub(super) fn read_all(file: &dyn File, bytes_max: u64) -> Result<Vec<u8>> {
     let len_bytes = file.len_bytes()?;
     if len_bytes > bytes_max {
@@ -63,7 +63,7 @@ pub(super) fn read_all(file: &dyn File, bytes_max: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// An error if there are more bytes than there may be.
+/// Fails if there are more bytes than allowed.
 pub(super) fn check_bytes(file: &str, bytes: u64, bytes_max: u64) -> Result<()> {
     if bytes <= bytes_max {
         return Ok(());

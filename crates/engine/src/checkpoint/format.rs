@@ -1,25 +1,25 @@
-//! What all files of checkpoints have in common: their names, and the head with which each begins.
+//! What all files of checkpoints share: their names, and the head that each begins with.
 
 use super::error::damaged;
 use super::{CLOSED_FILE, Error, IDENTITY_FILE, Result, VERSION};
 use crate::wal::DatabaseId;
 use crate::wal::codec::u32_at;
 
-/// What every file begins with: magic, version, checksum, database.
+/// The length of the head of every file: magic, version, checksum, database.
 pub(super) const HEAD_BYTES: usize = 32;
 
 const NEW: &str = ".new";
 
-/// The files of a database but for the log's.
+/// The files of a database, except those of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Name {
-    /// Which database it is.
+    /// The database's identity.
     Identity,
-    /// Of this checkpoint.
+    /// The manifest of this checkpoint.
     Manifest(u64),
-    /// Of the checkpoint that wrote it, this table, and the part of this number.
+    /// A file of rows: the checkpoint that wrote it, the table, and the number of the part.
     Rows(u64, u32, u32),
-    /// That the database was closed in order.
+    /// The mark that the database was closed in order.
     Closed,
     /// The identity before it is published.
     NewIdentity,
@@ -30,7 +30,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// What a file of this name is, if it is any of these.
+    /// Returns what a file of this name is, if it is any of these.
     pub(super) fn parse(file: &str) -> Option<Name> {
         let (stem, is_new) = file.strip_suffix(NEW).map_or((file, false), |stem| (stem, true));
         let name = if stem == IDENTITY_FILE {
@@ -49,7 +49,7 @@ impl Name {
         (name.to_string() == file).then_some(name)
     }
 
-    /// The checkpoint that wrote the file, if one did.
+    /// Returns the checkpoint that wrote the file, if a checkpoint did.
     pub(super) fn checkpoint(self) -> Option<u64> {
         match self {
             Name::Identity | Name::NewIdentity | Name::Closed | Name::NewClosed => None,
@@ -72,7 +72,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// The head, its checksum still to be made.
+/// Returns the head, without its checksum.
 pub(super) fn head(magic: [u8; 8], database: DatabaseId) -> [u8; HEAD_BYTES] {
     let mut bytes = [0; HEAD_BYTES];
     bytes[..8].copy_from_slice(&magic);
@@ -81,7 +81,7 @@ pub(super) fn head(magic: [u8; 8], database: DatabaseId) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-/// Puts the checksum of all the other bytes into the head that they begin with, and says it.
+/// Puts the checksum of all the other bytes into the head that the bytes begin with, and returns it.
 pub(super) fn seal(bytes: &mut [u8]) -> u32 {
     let checksum = checksum(bytes);
     bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
@@ -92,7 +92,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
 }
 
-/// Whose file it is, if these bytes begin with a head of this version and are as they were sealed.
+/// Returns the database that the file belongs to. Fails unless the bytes begin with a head of this version and are as
+/// they were sealed.
 pub(super) fn unseal(file: Name, bytes: &[u8], magic: [u8; 8]) -> Result<DatabaseId> {
     if bytes.len() < HEAD_BYTES {
         return Err(damaged(file.to_string(), bytes.len() as u64, "the file ends before its head does"));
@@ -110,7 +111,7 @@ pub(super) fn unseal(file: Name, bytes: &[u8], magic: [u8; 8]) -> Result<Databas
     Ok(DatabaseId(bytes[16..32].iter().rev().fold(0, |id, byte| id << 8 | u128::from(*byte))))
 }
 
-/// As [`unseal`], for files that belong to a database that is known.
+/// Checks the bytes like [`unseal`], for a file that has to belong to a known database.
 pub(super) fn unseal_of(file: Name, bytes: &[u8], magic: [u8; 8], database: DatabaseId) -> Result<()> {
     if unseal(file, bytes, magic)? != database {
         return Err(damaged(file.to_string(), 16, "the file belongs to another database"));

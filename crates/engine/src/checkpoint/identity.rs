@@ -8,7 +8,7 @@ use crate::wal::{DatabaseId, is_segment};
 use std::io::ErrorKind;
 
 const MAGIC: [u8; 8] = *b"BRAIDDIR";
-/// The head, and zeros for what may come.
+/// The length of the file: the head, and zeros for future fields.
 const BYTES: usize = 64;
 /// A longer file is something else.
 const BYTES_MAX: u64 = 512;
@@ -16,16 +16,16 @@ const BYTES_MAX: u64 = 512;
 /// What is known of a database before anything else of it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Which database it is.
+    /// The database's id.
     pub database: DatabaseId,
 }
 
 impl Identity {
-    /// What the file is called.
+    /// The name of the file.
     pub const FILE: &str = IDENTITY_FILE;
 
-    /// The identity of the database in this directory; none if there is none yet. A directory with a log or
-    /// with checkpoints and without an identity is damaged: it is no place for a new database.
+    /// Reads the identity of the database in this directory. Returns none if there is no database yet. A directory
+    /// that has a log or checkpoints but no identity is damaged, and is no place for a new database.
     pub fn read(storage: &dyn Storage) -> Result<Option<Identity>> {
         let Some(file) = files::open(storage, Name::Identity)? else {
             if has_more(storage)? {
@@ -44,8 +44,8 @@ impl Identity {
         Ok(Some(Identity { database }))
     }
 
-    /// Makes a database of a directory for which [`Identity::read`] has found none. It is durable when this
-    /// returns. Nothing else is to be written before.
+    /// Creates a database in a directory for which [`Identity::read`] has found none. The identity is durable when
+    /// this returns. Nothing else may be written earlier.
     pub fn create(storage: &dyn Storage, database: DatabaseId) -> Result<Identity> {
         if files::open(storage, Name::Identity)?.is_some() {
             let taken = ErrorKind::AlreadyExists.into();
@@ -56,14 +56,14 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Makes sure that an identity which [`Identity::read`] has found is durable, before anything else is written. A
-    /// process that was killed, or whose sync has failed, may have left one that can be read and that a crash of the
-    /// machine would undo; but only where it is all that there is of the database.
+    /// Ensures that an identity which [`Identity::read`] has found is durable, before anything else is written. A
+    /// process that was killed, or whose sync failed, may have left an identity that can be read and that a crash of
+    /// the machine would undo. That can happen only if the identity is all that exists of the database.
     pub fn secure(&self, storage: &dyn Storage) -> Result<()> {
         if has_more(storage)? { Ok(()) } else { self.publish(storage) }
     }
 
-    /// Whether a file of this name is what [`Identity::create`] leaves where it does not come to its end.
+    /// Returns true if a file of this name is what an interrupted [`Identity::create`] leaves.
     pub fn is_unfinished(file: &str) -> bool {
         Name::parse(file) == Some(Name::NewIdentity)
     }
@@ -76,7 +76,7 @@ impl Identity {
     }
 }
 
-/// Whether there is more of a database than its identity.
+/// Returns true if more of a database exists than its identity.
 fn has_more(storage: &dyn Storage) -> Result<bool> {
     let is_part = |name: &Name| !matches!(name, Name::Identity | Name::NewIdentity);
     let is_more = |file: &String| is_segment(file) || Name::parse(file).as_ref().is_some_and(is_part);

@@ -1,20 +1,20 @@
-//! What a database knows of a secondary index by columns: a further part of its table's entry in the catalog.
+//! What a database knows of a secondary index by columns. It is a further part of the table's entry in the catalog.
 
 use crate::wal::codec::{pass_parts, push_varint, take, take_varint};
 
 /// A secondary index of a table, by columns of its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// What the application calls it.
+    /// The name that the application gave the index.
     pub name: String,
-    /// Whether no two rows may have the same key.
+    /// True if no two rows may have the same key.
     pub is_unique: bool,
-    /// The columns that make its keys, in order: their names, and their types in values.
+    /// The columns that make the index's keys, in order: their names, and their types in values.
     pub columns: Vec<(String, String)>,
 }
 
 impl IndexEntry {
-    /// The encoded entry.
+    /// Encodes the entry.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![u8::from(self.is_unique)];
         push_text(&mut bytes, &self.name);
@@ -27,7 +27,7 @@ impl IndexEntry {
         bytes
     }
 
-    /// The entry, if these bytes are one and nothing else. Optional parts that are not known are passed over.
+    /// Decodes the entry, if the bytes are exactly one. Unknown optional parts are skipped.
     pub fn decode(mut bytes: &[u8]) -> Option<IndexEntry> {
         let is_unique = match take(&mut bytes, 1)? {
             [0] => false,
@@ -36,7 +36,7 @@ impl IndexEntry {
         };
         let name = take_text(&mut bytes)?;
         let mut columns = Vec::new();
-        // Each takes bytes, so a number that is wrong soon comes to their end.
+        // Each column takes bytes, so a wrong number soon meets their end.
         for _ in 0..take_varint(&mut bytes)? {
             columns.push((take_text(&mut bytes)?, take_text(&mut bytes)?));
         }
@@ -52,7 +52,7 @@ pub(super) fn push_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Takes such a text.
+/// Takes a text that follows its length.
 pub(super) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     let text_bytes = take_varint(bytes)?;
     String::from_utf8(take(bytes, text_bytes)?.to_vec()).ok()

@@ -1,4 +1,4 @@
-//! What a checkpoint consists of: the positions in the log that it stands for, the catalog, the files of rows.
+//! What a checkpoint consists of: the positions in the log that it stands for, the catalog, and the files of rows.
 
 use super::error::damaged;
 use super::format::{HEAD_BYTES, Name, head, seal, unseal, unseal_of};
@@ -8,19 +8,19 @@ use crate::wal::codec::{pass_parts, push_varint, take, take_varint, u32_at, u64_
 use crate::wal::{DatabaseId, Lsn};
 
 const MAGIC: [u8; 8] = *b"BRAIDCKP";
-/// The head and what has a place of its own; the tables follow.
+/// The length of the head and of the fields with a fixed place. The tables follow.
 const FIXED_BYTES: usize = HEAD_BYTES + 36;
-/// The longest manifest: a reader holds one in memory, and believes no file that is longer.
+/// The longest manifest. A reader holds a whole manifest in memory, and accepts no longer file.
 const BYTES_MAX: u64 = 1 << 28;
 
 /// A checkpoint: `start_lsn <= end_lsn`, and the tables' numbers ascend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The checkpoint's number; later ones have higher numbers.
+    /// The checkpoint's number. Later checkpoints have higher numbers.
     pub number: u64,
-    /// From where on the log is to be replayed over the rows.
+    /// Where replay of the log over the rows starts.
     pub start_lsn: Lsn,
-    /// How far the log must reach: all that is in the rows lies before.
+    /// How far the log must reach. Everything in the rows lies before this position.
     pub end_lsn: Lsn,
     /// A timestamp that no commit in the rows exceeds.
     pub timestamp: u64,
@@ -31,39 +31,39 @@ pub struct Manifest {
 /// A table in a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
-    /// What it is.
+    /// The table's entry in the catalog.
     pub table: CatalogEntry,
-    /// Its rows, in files for consecutive ranges of keys; none if it has no rows. The first range begins before all
-    /// keys, and `from` ascends.
+    /// The table's rows, in files for consecutive ranges of keys; empty if it has no rows. The first range begins
+    /// before all keys, and `from` ascends.
     pub ranges: Vec<RowsRange>,
 }
 
 /// The rows of a table whose keys lie in a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowsRange {
-    /// No key of the range comes before this, in the order of bytes. The range ends where the next one of the table
-    /// begins, and the last one behind all keys.
+    /// No key of the range is less than this, in the order of bytes. The range ends where the table's next range
+    /// begins; the last range ends behind all keys.
     pub from: Vec<u8>,
     /// The file.
     pub file: RowsFile,
 }
 
-/// A finished file of rows: what a manifest says of it, so that no other is taken for it.
+/// A finished file of rows. It has what a manifest says of the file, so that no other file is taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsFile {
-    /// The checkpoint for which it was written: that of the manifest, or an older one.
+    /// The checkpoint for which the file was written: the manifest's, or an older one.
     pub checkpoint: u64,
     /// The table's number.
     pub table: u32,
-    /// Which of the files that this checkpoint wrote for the table.
+    /// The number of the file among those that this checkpoint wrote for the table.
     pub part: u32,
-    /// How many rows it has.
+    /// How many rows the file has.
     pub rows: u64,
-    /// In how many blocks.
+    /// How many blocks the file has.
     pub blocks: u64,
-    /// How long it is.
+    /// The file's length.
     pub bytes: u64,
-    /// The checksum of its footer, and by way of it of all its blocks.
+    /// The checksum of the file's footer, and through it of all its blocks.
     pub checksum: u32,
 }
 
@@ -72,7 +72,7 @@ impl RowsFile {
         Name::Rows(self.checkpoint, self.table, self.part)
     }
 
-    /// What the file is called.
+    /// Returns the name of the file.
     pub fn file(&self) -> String {
         self.name().to_string()
     }
@@ -110,17 +110,17 @@ impl RowsRange {
 }
 
 impl TableEntry {
-    /// How many rows the table has.
+    /// Returns how many rows the table has.
     pub fn rows(&self) -> u64 {
         self.files().map(|file| file.rows).sum()
     }
 
-    /// Where the ranges begin, but for the first.
+    /// Returns where the ranges begin, except for the first.
     pub fn bounds(&self) -> Vec<&[u8]> {
         self.ranges.iter().skip(1).map(|range| &*range.from).collect()
     }
 
-    /// The files that have them, in the order of keys.
+    /// Returns the files with the table's rows, in the order of keys.
     pub fn files(&self) -> impl Iterator<Item = &RowsFile> {
         self.ranges.iter().map(|range| &range.file)
     }
@@ -137,7 +137,7 @@ impl TableEntry {
     fn take(bytes: &mut &[u8]) -> Option<TableEntry> {
         let table_bytes = take_varint(bytes)?;
         let table = CatalogEntry::decode(take(bytes, table_bytes)?)?;
-        // Grows with what is there, not with what is promised.
+        // The list grows with what exists, not with the count.
         let mut ranges = Vec::new();
         for _ in 0..take_varint(bytes)? {
             ranges.push(RowsRange::take(bytes, table.number)?);
@@ -145,7 +145,7 @@ impl TableEntry {
         Some(TableEntry { table, ranges })
     }
 
-    /// Whether what the type says holds, in a checkpoint of this number.
+    /// Returns true if what the type promises holds, in a checkpoint of this number.
     pub(super) fn is_sound(&self, number: u64) -> bool {
         let ascend = self.ranges.windows(2).all(|pair| pair[0].from < pair[1].from);
         let is_own = |file: &RowsFile| file.table == self.table.number && file.checkpoint <= number;
@@ -154,23 +154,23 @@ impl TableEntry {
 }
 
 impl Manifest {
-    /// What the file of the checkpoint of this number is called.
+    /// Returns the name of the manifest's file for the checkpoint of this number.
     pub fn file(number: u64) -> String {
         Name::Manifest(number).to_string()
     }
 
-    /// How many rows all tables have.
+    /// Returns how many rows all tables have.
     pub fn rows(&self) -> u64 {
         self.tables.iter().map(TableEntry::rows).sum()
     }
 
-    /// The files that the checkpoint needs: its own, and those of rows.
+    /// Returns the files that the checkpoint needs: its own, and the files of rows.
     pub(super) fn names(&self) -> impl Iterator<Item = Name> {
         let rows = self.tables.iter().flat_map(TableEntry::files).map(RowsFile::name);
         std::iter::once(Name::Manifest(self.number)).chain(rows)
     }
 
-    /// Whether what the type says holds.
+    /// Returns true if what the type promises holds.
     fn is_sound(&self) -> bool {
         let ascend = self.tables.windows(2).all(|pair| pair[0].table.number < pair[1].table.number);
         let are_sound = self.tables.iter().all(|entry| entry.is_sound(self.number));
@@ -187,13 +187,13 @@ impl Manifest {
         bytes.extend_from_slice(&tables.to_le_bytes());
         debug_assert_eq!(bytes.len(), FIXED_BYTES);
         self.tables.iter().for_each(|table| table.encode(&mut bytes));
-        // How many further parts follow: there are none yet.
+        // The number of further parts: there are none yet.
         push_varint(&mut bytes, 0);
         seal(&mut bytes);
         bytes
     }
 
-    /// The manifest, if these bytes, whose checksum is right, are one.
+    /// Decodes the manifest from these bytes, whose checksum is right.
     fn decode(bytes: &[u8]) -> Option<Manifest> {
         let (fixed, mut rest) = bytes.split_at_checked(FIXED_BYTES)?;
         let mut manifest = Manifest {
@@ -201,7 +201,7 @@ impl Manifest {
             start_lsn: Lsn(u64_at(fixed, HEAD_BYTES + 8)),
             end_lsn: Lsn(u64_at(fixed, HEAD_BYTES + 16)),
             timestamp: u64_at(fixed, HEAD_BYTES + 24),
-            // Grows with what is there, not with what is promised.
+            // The list grows with what exists, not with the count.
             tables: Vec::new(),
         };
         for _ in 0..u32_at(fixed, HEAD_BYTES + 32) {
@@ -212,12 +212,12 @@ impl Manifest {
     }
 }
 
-/// Makes a checkpoint of files that are finished: their names, and the manifest, are durable when this returns. Its
-/// number is [`number_next`](super::number_next)'s from before its first file was written.
+/// Makes a checkpoint of finished files. Their names and the manifest are durable when this returns. The checkpoint's
+/// number came from [`number_next`](super::number_next), before the checkpoint's first file was written.
 ///
-/// After an error the checkpoint may or may not be there after a restart; older ones must be kept. If a sync of the
-/// directory failed, names of other files may be lost with it, the log's among them: nothing that is written in the
-/// directory is to be trusted any more by this process.
+/// After an error the checkpoint may or may not exist after a restart, so older checkpoints must be kept. If a sync
+/// of the directory failed, names of other files may be lost with it, the log's among them. This process must then
+/// trust nothing more that is written in the directory.
 pub fn publish(storage: &dyn Storage, database: DatabaseId, manifest: &Manifest) -> Result<()> {
     assert!(
         manifest.is_sound(),
@@ -229,13 +229,13 @@ pub fn publish(storage: &dyn Storage, database: DatabaseId, manifest: &Manifest)
     files::publish_file(storage, Name::NewManifest(manifest.number), name, &bytes)
 }
 
-/// The numbers of the checkpoints that have been published, the oldest first.
+/// Returns the numbers of the published checkpoints, the oldest first.
 pub fn list(storage: &dyn Storage) -> Result<Vec<u64>> {
     let number = |name| if let Name::Manifest(number) = name { Some(number) } else { None };
     Ok(files::names(storage)?.into_iter().filter_map(number).collect())
 }
 
-/// The database whose checkpoints are here, by what the newest good manifest says.
+/// Returns the database that the newest good manifest names.
 pub fn claimed_database(storage: &dyn Storage) -> Option<DatabaseId> {
     list(storage).ok()?.into_iter().rev().find_map(|number| {
         let name = Name::Manifest(number);
@@ -244,7 +244,7 @@ pub fn claimed_database(storage: &dyn Storage) -> Option<DatabaseId> {
     })
 }
 
-/// The checkpoint of this number and database.
+/// Reads the manifest of the checkpoint of this number and database.
 pub fn read(storage: &dyn Storage, database: DatabaseId, number: u64) -> Result<Manifest> {
     let name = Name::Manifest(number);
     let file = storage.open(&name.to_string(), OpenMode::Read)?;

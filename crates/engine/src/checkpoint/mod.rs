@@ -1,15 +1,21 @@
-//! The files of checkpoints: which database a directory holds, what is in a checkpoint, and the rows of its tables; and
-//! the mark of a database that was closed in order, [`Closed`].
+//! The files of checkpoints: which database a directory holds, what is in a checkpoint, and the rows of its tables.
+//! Also the mark of a database that was closed in order, [`Closed`].
 //!
-//! [`Identity`] is the file `database`. A checkpoint is a [`Manifest`], which names files of rows for each
-//! table, one per range of keys; a file may serve several checkpoints. To write one: a [`RowsWriter`] for each range
-//! that has changed, then
-//! [`publish`], then [`remove_unneeded`]. To read one: [`list`], [`read()`], and a [`RowsReader`] for each file.
-//! The formats are in `docs/design/checkpoint-format.md`. Nothing here knows what rows mean, or takes snapshots.
+//! [`Identity`] is the file `database`. A checkpoint is a [`Manifest`], which names files of rows for each table, one
+//! for each range of keys. A file may serve several checkpoints.
 //!
-//! Invariants: a manifest that has its name is whole, and all files that it names are durable under theirs, in
-//! every state that a crash can leave; a file is written once, by one writer, under a name that none had before;
-//! and `rows.checkpoint <= manifest.number`, `start_lsn <= end_lsn`.
+//! - To write a checkpoint: a [`RowsWriter`] for each range that has changed, then [`publish`], then
+//!   [`remove_unneeded`].
+//! - To read a checkpoint: [`list`], [`read()`], and a [`RowsReader`] for each file.
+//!
+//! `docs/design/checkpoint-format.md` defines the formats. Nothing here knows what rows mean, or takes snapshots.
+//!
+//! Invariants:
+//!
+//! - A manifest that has its name is whole, and all files that it names are durable under their names, in every state
+//!   that a crash can leave.
+//! - A file is written once, by one writer, under a name that no earlier file had.
+//! - `rows.checkpoint <= manifest.number`, `start_lsn <= end_lsn`.
 
 mod block;
 mod catalog;
@@ -41,7 +47,7 @@ pub use read::{Block, RowsReader};
 pub use rows::{RowsOf, RowsWriter};
 pub use unneeded::{remove_unneeded, unneeded};
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the format that is written, and the only version that is read.
 const VERSION: u32 = 1;
 
 /// The name of the file [`Identity`].

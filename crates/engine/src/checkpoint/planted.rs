@@ -1,5 +1,5 @@
-//! Errors that can be planted into the checks of a reader, to show that they would be noticed: a reader that has one is
-//! made here alone. (Syncs that are left out are errors of a storage, which the simulation has.)
+//! Planted errors: a reader without one of its checks, for tests which show that the missing check would be noticed.
+//! Such readers are made only here. Omitted syncs are errors of a storage, which the simulation has.
 
 use super::block::{Owner, Placed};
 use super::checks::{Checks, Proven};
@@ -7,19 +7,19 @@ use super::{Result, RowsFile, RowsReader};
 use crate::storage::Storage;
 use crate::wal::DatabaseId;
 
-/// What a reader does not look at.
+/// The check that a reader omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// Checksums of blocks.
     NoChecksum,
-    /// Where in the file a block lies, and where it belongs.
+    /// The place of a block in the file, and the file that it belongs to.
     AnyPlace,
     /// The manifest's checksum of the file.
     StaleRows,
 }
 
 impl Planted {
-    /// As [`RowsReader::open`], with this error.
+    /// Opens a reader like [`RowsReader::open`], with this error.
     pub fn open(
         self,
         storage: &dyn Storage,

@@ -1,4 +1,4 @@
-//! Reading the rows of a table, by several threads at once.
+//! Reads the rows of a table, on several threads at once.
 
 use super::block::{
     BLOCK_BYTES, BLOCK_HEADER_BYTES, FILE_HEADER_BYTES, FOOTER_ENTRY_BYTES, MAGIC, Owner, Placed, Rows,
@@ -11,7 +11,7 @@ use super::{Error, Result, RowsFile, files};
 use crate::storage::{File, Storage};
 use crate::wal::DatabaseId;
 
-/// A file of rows, of which any thread reads any block.
+/// A file of rows. Any thread reads any block of it.
 #[derive(Debug)]
 pub struct RowsReader {
     file: Box<dyn File>,
@@ -21,27 +21,27 @@ pub struct RowsReader {
     blocks: Vec<Placed>,
 }
 
-/// Memory for a block, to be used again for the next: of about 256 KiB, or of one long row.
+/// Memory for a block, to be used again for the next one. It has about 256 KiB, or the length of one long row.
 #[derive(Debug, Default)]
 pub struct Block {
     bytes: Vec<u8>,
-    /// None unless a good block has been read.
+    /// The number of rows; 0 unless a good block has been read.
     rows: u32,
     fixed8: bool,
 }
 
 impl Block {
-    /// A block without rows.
+    /// Returns a block without rows.
     pub fn new() -> Block {
         Block::default()
     }
 
-    /// Its rows, in the order in which they were pushed. All have been checked.
+    /// Returns the block's rows, in the order in which they were pushed. All have been checked.
     pub fn rows(&self) -> Rows<'_> {
         Rows::new(self.bytes.get(BLOCK_HEADER_BYTES..).unwrap_or_default(), self.rows, self.fixed8)
     }
 
-    /// Room for so many bytes, and no rows. Gives back what a long row took.
+    /// Makes room for `bytes` bytes, without rows, and gives back what a long row took.
     fn reset(&mut self, bytes: usize) -> &mut [u8] {
         self.rows = 0;
         self.bytes.truncate(bytes);
@@ -52,8 +52,8 @@ impl Block {
 }
 
 impl RowsReader {
-    /// The file that a manifest names, of a table whose keys are all eight bytes long or not. Reads its header and
-    /// footer, and finds whether it is the file that was meant, and as long as it was.
+    /// Opens the file that a manifest names. `fixed8` says whether all keys of its table are eight bytes long. This
+    /// reads the header and the footer, and checks that the file is the intended one, with its length.
     pub fn open(
         storage: &dyn Storage,
         database: DatabaseId,
@@ -63,7 +63,7 @@ impl RowsReader {
         RowsReader::with_checks(storage, database, rows, fixed8, &Proven)
     }
 
-    /// As [`RowsReader::open`], with these checks of what is read.
+    /// Opens the file like [`RowsReader::open`], with these checks.
     pub(super) fn with_checks(
         storage: &dyn Storage,
         database: DatabaseId,
@@ -101,7 +101,7 @@ impl RowsReader {
         Ok(())
     }
 
-    /// Where the blocks are. The file is as long as `rows` says.
+    /// Reads where the blocks are. The file has the length that `rows` names.
     fn read_footer(&mut self, rows: &RowsFile) -> Result<()> {
         let room = (rows.bytes - FILE_HEADER_BYTES as u64) / (BLOCK_HEADER_BYTES + FOOTER_ENTRY_BYTES) as u64;
         if rows.blocks > room {
@@ -126,18 +126,18 @@ impl RowsReader {
         Ok(())
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks.len() as u64
     }
 
-    /// How many rows the block of this number has, by what the footer says.
+    /// Returns how many rows the block of this number has, according to the footer.
     pub fn rows_of(&self, number: u64) -> u64 {
         u64::from(self.blocks[number as usize].rows)
     }
 
-    /// Reads the block of this number, counted from 0 and below [`RowsReader::blocks`], and checks all of it: bytes,
-    /// place, and that they are rows. After an error `block` has no rows.
+    /// Reads the block of this number, which is counted from 0 and below [`RowsReader::blocks`]. Checks its bytes,
+    /// its place, and that it is rows. After an error `block` has no rows.
     pub fn read_block(&self, number: u64, block: &mut Block) -> Result<()> {
         let placed = self.blocks[number as usize];
         let previous = match number.checked_sub(1) {

@@ -1,4 +1,4 @@
-//! Writing the rows of a range of a table's keys.
+//! Writes the rows of a range of a table's keys.
 
 use super::block::{
     BLOCK_BYTES, BLOCK_HEADER_BYTES, BYTES_MAX, BlockHeader, FILE_HEADER_BYTES, Owner, Placed, push_row,
@@ -7,26 +7,26 @@ use super::{Error, Result, RowsFile, files};
 use crate::storage::{File, OpenMode, Storage};
 use crate::wal::DatabaseId;
 
-/// The system is told to write in pieces of this size: what piles up in its memory would delay the last sync, and
-/// others' with it.
+/// The size of the pieces that the system is told to write. What piles up in its memory would delay the last sync,
+/// and other files' syncs with it.
 const WRITE_BACK_BYTES: u64 = 256 << 10;
 
-/// What a file of rows is written for. There is no other of the same.
+/// What a file of rows is written for. No other file has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsOf {
-    /// The checkpoint: [`number_next`](super::number_next)'s, of which there is no file yet.
+    /// The checkpoint. Its number came from [`number_next`](super::number_next), and it has no file yet.
     pub checkpoint: u64,
     /// The table's number.
     pub table: u32,
-    /// Which of the files that the checkpoint writes for this table.
+    /// The number of the file among those that the checkpoint writes for this table.
     pub part: u32,
 }
 
-/// Writes a file of rows, block by block. Rows keep the order in which they are pushed, which is best that of their
-/// keys: nothing here depends on it, but what is loaded in order is loaded fast.
+/// Writes a file of rows, block by block. Rows keep the order in which they are pushed, which is best the order of
+/// their keys. Nothing here depends on that, but rows that are loaded in order are loaded fast.
 ///
-/// In memory there is the block that is being filled, and 12 bytes of each block before. After an error nothing
-/// more is written and there is no [`RowsFile`]: of a file whose sync has failed nothing can be trusted.
+/// Memory holds the block that is being filled, and 12 bytes for each earlier block. After an error nothing more is
+/// written and there is no [`RowsFile`], because nothing in a file can be trusted after its sync has failed.
 #[derive(Debug)]
 pub struct RowsWriter {
     file: Box<dyn File>,
@@ -34,11 +34,11 @@ pub struct RowsWriter {
     /// The block that is being filled, with room for its header.
     block: Vec<u8>,
     block_rows: u32,
-    /// Where it will begin.
+    /// Where that block will begin.
     offset: u64,
-    /// Up to where the system has been told to write.
+    /// The position up to which the system has been told to write.
     written_back: u64,
-    /// The checksum of what lies before it.
+    /// The checksum of what lies before that block.
     previous: u32,
     footer: Vec<u8>,
     rows: u64,
@@ -47,7 +47,7 @@ pub struct RowsWriter {
 }
 
 impl RowsWriter {
-    /// A file for rows of a table. With `fixed8` all keys are eight bytes long.
+    /// Creates a file for rows of a table. With `fixed8` all keys are eight bytes long.
     pub fn create(
         storage: &dyn Storage,
         database: DatabaseId,
@@ -74,8 +74,8 @@ impl RowsWriter {
         })
     }
 
-    /// Adds a row, and says how many bytes were written for that: none while a block fills. The caller can slow
-    /// down by this.
+    /// Adds a row. Returns how many bytes were written for it: none while a block fills. The caller can use this to
+    /// slow down.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<u64> {
         if self.owner.fixed8 {
             assert_eq!(key.len(), 8, "keys of this table are eight bytes long");
@@ -86,7 +86,7 @@ impl RowsWriter {
         let bytes = key.len().max(value.len());
         files::check_bytes(self.file.name(), bytes as u64, BYTES_MAX as u64)?;
         let before = self.offset;
-        // A row that does not fit begins a block; one that is longer than a block has one of its own.
+        // A row that does not fit begins a block. A row that is longer than a block gets its own.
         if self.block_rows > 0 && self.block.len() + key.len() + value.len() > BLOCK_BYTES {
             self.write_block()?;
         }
@@ -98,13 +98,13 @@ impl RowsWriter {
         Ok(self.offset - before)
     }
 
-    /// How many bytes the file has by now, the block that is being filled included.
+    /// Returns how many bytes the file has so far, including the block that is being filled.
     pub fn bytes(&self) -> u64 {
         self.offset + (self.block.len() - BLOCK_HEADER_BYTES) as u64
     }
 
-    /// Ends the file. Its data is durable when this returns; its name is so after the next sync of the directory,
-    /// which [`publish`](super::publish) makes before a manifest has its name.
+    /// Ends the file. Its data is durable when this returns. Its name becomes durable with the next sync of the
+    /// directory, which [`publish`](super::publish) makes before a manifest gets its name.
     pub fn finish(mut self) -> Result<RowsFile> {
         if self.block_rows > 0 {
             self.write_block()?;
@@ -123,8 +123,8 @@ impl RowsWriter {
         })
     }
 
-    /// Has the system write what has piled up. Nothing is synced until the file is whole: a sync would put other files'
-    /// syncs, those of the log, behind it.
+    /// Makes the system write what has piled up. Nothing is synced until the file is whole: the syncs of other files,
+    /// those of the log, would queue behind that sync.
     fn write_back(&mut self) {
         let bytes = self.offset - self.written_back;
         if bytes >= WRITE_BACK_BYTES {
@@ -152,14 +152,14 @@ impl RowsWriter {
         self.rows += u64::from(rows);
         self.blocks += 1;
         self.block.truncate(BLOCK_HEADER_BYTES);
-        // Gives back what a long row took.
+        // This gives back what a long row took.
         self.block.shrink_to(2 * BLOCK_BYTES);
         self.block_rows = 0;
         self.write_back();
         Ok(())
     }
 
-    /// Does something with the file, unless something has failed before.
+    /// Runs `act` on the file, unless something has failed earlier.
     fn attempt(&mut self, act: impl FnOnce(&RowsWriter) -> Result<()>) -> Result<()> {
         let done = self.failed.clone().map_or_else(|| act(self), Err);
         self.failed = done.as_ref().err().cloned();

@@ -1,4 +1,4 @@
-//! Files of checkpoints that are not needed any more.
+//! Files of checkpoints that are no longer needed.
 
 use super::files::names;
 use super::format::Name;
@@ -6,9 +6,9 @@ use super::{Manifest, Result};
 use crate::storage::Storage;
 use std::collections::BTreeSet;
 
-/// The files that are not needed while these checkpoints are kept: manifests of others, rows that none of these names,
-/// and what was never finished. Manifests come first. Not to be asked while a checkpoint is being written, whose
-/// files no manifest names yet.
+/// Returns the files that are not needed while these checkpoints are kept: manifests of other checkpoints, rows that
+/// none of these names, and unfinished files. Manifests come first. This must not be called while a checkpoint is
+/// being written, because no manifest names its files yet.
 pub fn unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<Vec<String>> {
     Ok(unneeded_names(storage, keep)?.iter().map(Name::to_string).collect())
 }
@@ -24,14 +24,14 @@ fn unneeded_names(storage: &dyn Storage, keep: &[Manifest]) -> Result<BTreeSet<N
     Ok(names(storage)?.into_iter().filter(is_unneeded).collect())
 }
 
-/// Removes what [`unneeded`] names. A crash in between leaves no manifest without its files. Files may come back
-/// with a crash afterwards, as long as the directory has not been synced; they are unneeded then too.
+/// Removes the files that [`unneeded`] returns. A crash in between leaves no manifest without its files. Until the
+/// directory has been synced, files may come back with a later crash; they are unneeded then, too.
 pub fn remove_unneeded(storage: &dyn Storage, keep: &[Manifest]) -> Result<()> {
     let (manifests, others): (Vec<Name>, Vec<Name>) =
         unneeded_names(storage, keep)?.into_iter().partition(|name| matches!(name, Name::Manifest(_)));
     if !manifests.is_empty() {
-        // First, what is kept must be there for good: after a crash of the process alone a manifest may have been
-        // read whose rename is not durable yet.
+        // The names of what is kept have to be durable first. After a crash of the process alone, a manifest may have
+        // been read whose rename is not durable yet.
         storage.sync_directory()?;
         remove(storage, &manifests)?;
         storage.sync_directory()?;

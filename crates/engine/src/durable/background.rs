@@ -189,7 +189,7 @@ impl Drop for CheckpointThread {
     }
 }
 
-/// Releases those that wait for the thread when it ends, even by a panic.
+/// Releases the callers that wait for the thread when it ends, even by a panic.
 struct Closing(Arc<Shared>);
 
 impl Drop for Closing {

@@ -1,4 +1,4 @@
-//! What is wrong with the files of a database, as the tools that look at them tell it.
+//! What is wrong with the files of a database, in the terms of the tools that check them.
 
 use crate::checkpoint;
 use crate::error::{Error, Result};
@@ -14,9 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Where in the file, if that is known.
+    /// The position in the file, if it is known.
     pub offset: Option<u64>,
-    /// Where in the log, for a file of the log.
+    /// The position in the log, for a file of the log.
     pub lsn: Option<u64>,
     /// What is wrong.
     pub reason: String,
@@ -43,7 +43,7 @@ impl From<Gap> for Damage {
 }
 
 impl Damage {
-    /// What an error of reading this file of a checkpoint says.
+    /// Returns what an error of reading this file of a checkpoint says.
     pub(super) fn of(file: impl Into<String>, error: &checkpoint::Error) -> Damage {
         let (offset, reason) = match error {
             checkpoint::Error::Damaged { offset, reason, .. } => (Some(*offset), (*reason).to_string()),
@@ -54,8 +54,8 @@ impl Damage {
     }
 }
 
-/// Keeps others from writing to a database that is only read here. None where nothing can be written at all, not even
-/// a lock: the medium is read-only, or this user may not.
+/// Keeps others from writing to a database that is only read here. Returns none if nothing can be written, not even a
+/// lock, because the medium is read-only or this user lacks the permission.
 pub(super) fn lock_to_read(storage: &dyn Storage) -> Result<Option<LockGuard>> {
     match storage.lock(&holder()) {
         Ok(guard) => Ok(Some(guard)),
@@ -69,19 +69,19 @@ pub(super) fn lock_to_read(storage: &dyn Storage) -> Result<Option<LockGuard>> {
     }
 }
 
-/// This process, from now on.
+/// Returns this process as a holder from now on.
 pub(crate) fn holder() -> Holder {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Holder::this_process(now_s)
 }
 
-/// Which tables there are, by their numbers, as the catalog's records make them, one after the other.
+/// The existing tables by their numbers, as the catalog's records make them, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Catalog(BTreeMap<u32, checkpoint::CatalogEntry>);
 
 impl Catalog {
-    /// Notes a table, or what is said of one anew; returns false if another one is in its place. `has_gaps`: a checkpoint says so, which
-    /// leaves out tables that were dropped long before.
+    /// Notes a table, or a new description of it. Returns false if another table is in its place. `has_gaps` is true
+    /// for entries of a checkpoint, which omits tables that were dropped long before.
     pub(super) fn add(&mut self, entry: checkpoint::CatalogEntry, has_gaps: bool) -> bool {
         if let Some(existing) = self.0.get_mut(&entry.number) {
             let is_same = existing.is_of_same_table(&entry);
@@ -104,7 +104,7 @@ impl Catalog {
     }
 }
 
-/// As recovery reads a log: every record, and what it says of tables.
+/// Checks a record as recovery reads it, and notes what it says of tables.
 pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> Result<(), &'static str> {
     if let Some(bytes) = record.catalog() {
         let entry = checkpoint::CatalogEntry::decode(bytes).ok_or("the record is no table")?;
@@ -120,11 +120,11 @@ pub(super) fn check_record(catalog: &mut Catalog, record: &wal::Record<'_>) -> R
     }
 }
 
-/// There in a directory that is to become a copy of a database, until it is one.
+/// A file that exists in a directory that is to become a copy of a database, until it is one.
 const UNFINISHED: &str = "unfinished";
 
-/// Locks the directory that is to become a copy of a database. Fails with [`Error::NotEmpty`] if it contains anything, and then leaves no
-/// lock file in it.
+/// Locks the directory that is to become a copy of a database. Fails with [`Error::NotEmpty`] if it contains
+/// anything, and then leaves no lock file in it.
 pub(super) fn lock_empty(to: &dyn Storage) -> Result<LockGuard> {
     let check = || if to.list()?.is_empty() { Ok(()) } else { Err(Error::NotEmpty) };
     check()?;
@@ -133,35 +133,36 @@ pub(super) fn lock_empty(to: &dyn Storage) -> Result<LockGuard> {
     Ok(lock)
 }
 
-/// Notes durably, in an empty directory, that what will be there is no database yet.
+/// Notes durably, in an empty directory, that its future contents are no database yet.
 pub(super) fn begin_copy(to: &dyn Storage) -> Result<()> {
     to.open(UNFINISHED, OpenMode::CreateNew)?.sync_data()?;
     Ok(to.sync_directory()?)
 }
 
-/// What was copied so far is of no use; the copy begins again.
+/// Removes what was copied so far, which is useless. The copy begins again.
 pub(super) fn clear_copy(to: &dyn Storage) -> Result<()> {
     let files = to.list()?;
     files.iter().filter(|file| *file != UNFINISHED).try_for_each(|file| Ok(to.remove(file)?))
 }
 
-/// The copy is whole and durable. It is a database as soon as this is durable.
+/// Ends a copy that is whole and durable. It is a database as soon as this is durable.
 pub(super) fn end_copy(to: &dyn Storage) -> Result<()> {
     to.sync_directory()?;
     to.remove(UNFINISHED)?;
     Ok(to.sync_directory()?)
 }
 
-/// An error where a copy was not finished.
+/// Fails if a copy was not finished.
 pub(super) fn check_finished(storage: &dyn Storage) -> Result<()> {
     if storage.list()?.iter().any(|name| name == UNFINISHED) { Err(Error::Unfinished) } else { Ok(()) }
 }
 
-/// There in a directory whose database has been open without a log: what its checkpoints have is then nowhere else.
+/// A file that exists in a directory whose database has been open without a log. What its checkpoints have is then
+/// nowhere else.
 const UNLOGGED: &str = "unlogged";
 
-/// Notes for good that checkpoints are not covered by the log, and that the database has been open without one so often: the file
-/// has a byte for each time but the first.
+/// Notes for good that the log does not cover the checkpoints, and how often the database has been open without one.
+/// The file has a byte for each time but the first.
 pub(super) fn note_unlogged(storage: &dyn Storage, times: u32) -> Result<()> {
     debug_assert!(times > unlogged_times(storage)?, "it is once more");
     let mode = if has_fallback(storage)? { OpenMode::CreateNew } else { OpenMode::ReadWrite };
@@ -175,7 +176,7 @@ pub(super) fn note_unlogged(storage: &dyn Storage, times: u32) -> Result<()> {
     Ok(storage.sync_directory()?)
 }
 
-/// How often the database has been opened without a log: what was changed then is in none.
+/// Returns how often the database has been opened without a log. No log has the changes of those times.
 pub(super) fn unlogged_times(storage: &dyn Storage) -> Result<u32> {
     if has_fallback(storage)? {
         return Ok(0);
@@ -184,7 +185,8 @@ pub(super) fn unlogged_times(storage: &dyn Storage) -> Result<u32> {
     Ok(u32::try_from(len_bytes).unwrap_or(u32::MAX).saturating_add(1))
 }
 
-/// Whether a damaged checkpoint may be passed over: the log has all that it has beyond the one before.
+/// Returns true if a damaged checkpoint may be skipped: the log has everything that it has beyond the previous
+/// checkpoint.
 pub(super) fn has_fallback(storage: &dyn Storage) -> Result<bool> {
     Ok(!storage.list()?.iter().any(|name| name == UNLOGGED))
 }

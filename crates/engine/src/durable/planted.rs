@@ -1,6 +1,6 @@
-//! Errors that can be planted into what is made durable when, to show that the checks notice them. Most are other forms of
-//! one of the [`Steps`]; some are done from outside to a database whose threads the caller steps. No database that is not a
-//! test's ever has one.
+//! Planted errors in what is made durable, and when, to show that the checks notice them. Most are other forms of one
+//! of the [`Steps`]. Some are done from outside to a database whose threads the caller steps. Only a test's database
+//! ever has one.
 
 use super::background::Stepped;
 use super::steps::{Apply, LogFrom, Proven, Steps, each_record, with_pending};
@@ -20,15 +20,15 @@ use std::sync::Arc;
 /// The error to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
-    /// Nothing: what everything but those tests uses.
+    /// No error. Everything except these tests uses this.
     None,
     /// A checkpoint counts before the log that it needs is durable.
     CheckpointBeforeLog,
-    /// The log is cut off where the newest checkpoint begins, so that there is none for the one before.
+    /// The log is cut off where the newest checkpoint begins, so the previous checkpoint has no log.
     LogTruncatedTooEarly,
-    /// A checkpoint takes where the log ended when it was written for where it began.
+    /// A checkpoint records where the log ended when it was written, instead of where the log was when it began.
     StartNotedLate,
-    /// What has been changed is looked up before it is noted where a checkpoint starts.
+    /// What has been changed is read before the checkpoint's start is noted.
     TouchedTakenEarly,
     /// What the log has changed is forgotten when the database is opened.
     TouchedForgotten,
@@ -36,15 +36,15 @@ pub enum Planted {
     TouchedForgottenByFailure,
     /// Checkpoints are written after the log has ended.
     CheckpointAfterLog,
-    /// Nobody looks whether the files of the database are still there.
+    /// The presence of the database's files is not checked.
     FilesNotLookedFor,
-    /// No room is kept back for checkpoints.
+    /// No room is reserved for checkpoints.
     NothingKeptBack,
     /// A restoration applies the first record that ends behind its point.
     PointOneLate,
-    /// A restoration leaves out the record that ends at its point.
+    /// A restoration omits the record that ends at its point.
     PointOneEarly,
-    /// Recovery leaves the last record of the log out.
+    /// Recovery omits the last record of the log.
     LastRecordDropped,
     /// Recovery applies the first record of the log again at its end.
     FirstRecordAgain,
@@ -54,7 +54,7 @@ pub enum Planted {
     ClockNotResumed,
     /// The mark of an orderly close is published before the end of the log is durable.
     MarkBeforeLog,
-    /// The mark of an orderly close is not looked at.
+    /// The mark of an orderly close is ignored.
     MarkIgnored,
     /// An error in reading the rows of checkpoints.
     Checkpoint(checkpoint::Planted),
@@ -63,7 +63,7 @@ pub enum Planted {
 }
 
 impl Planted {
-    /// The steps with this error.
+    /// Returns the steps with this error.
     pub(crate) fn steps(self) -> Arc<dyn Steps> {
         match self {
             Planted::None => Arc::new(Proven),
@@ -71,7 +71,7 @@ impl Planted {
         }
     }
 
-    /// Has the engine of a database that has just been opened forget what the log has changed, if that is the error.
+    /// Makes the engine of a database that was just opened forget what the log has changed, if that is the error.
     pub(crate) fn strike<C: ConcurrencyControl>(self, engine: &Engine<C>) {
         if self != Planted::TouchedForgotten {
             return;
@@ -96,7 +96,7 @@ impl Planted {
 /// The steps with one error.
 struct Erring {
     planted: Planted,
-    /// Of each table the ranges that were looked up too early.
+    /// For each table, the ranges that were read too early.
     taken: Mutex<BTreeMap<u32, Vec<bool>>>,
 }
 

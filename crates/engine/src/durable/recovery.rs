@@ -1,6 +1,10 @@
-//! Filling an engine from its directory: the newest good checkpoint, then the log from where that begins.
+//! Fills an engine from its directory.
 //!
-//! Only reads; so whatever interrupts it, the next attempt finds the same. (`wal::open` writes, afterwards.)
+//! 1. The newest good checkpoint is loaded.
+//! 2. The log is applied from where that checkpoint begins.
+//!
+//! Recovery only reads, so the next attempt after an interruption finds the same. `wal::open` writes, but only
+//! afterwards.
 
 use super::load::Blocks;
 use super::steps::{LogFrom, Steps};
@@ -20,23 +24,24 @@ use crate::wal::{self, DatabaseId, Ending, Lsn, Point, Record, Tail};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// What recovery is busy with.
+/// What recovery is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryStage {
     /// Loading the rows of a checkpoint.
     Checkpoint,
-    /// Applying what the log has beyond it.
+    /// Applying what the log has beyond the checkpoint.
     Log,
 }
 
 /// How far recovery is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// With what.
+    /// What recovery is doing.
     pub stage: RecoveryStage,
-    /// Rows loaded; or transactions applied.
+    /// How many rows were loaded, or how many changes of the log were applied. Verification and salvage count the
+    /// log's records instead.
     pub done: u64,
-    /// Of how many, where that is known.
+    /// The total, if it is known.
     pub total: Option<u64>,
 }
 
@@ -48,25 +53,26 @@ pub struct Recovery {
     pub checkpoint: Option<u64>,
     /// Newer checkpoints that were not used, and why.
     pub damaged_checkpoints: Vec<(u64, String)>,
-    /// Rows of the checkpoint.
+    /// How many rows the checkpoint has.
     pub rows: u64,
-    /// Transactions of the log that were applied.
+    /// How many transactions of the log were applied.
     pub transactions: u64,
     /// How many bytes of the log they took.
     pub log_bytes: u64,
-    /// What was cut off the end of the log, and where: of a write that was never completed, hence never acknowledged.
+    /// What was cut off the end of the log, and where: part of a write that was never completed, hence never
+    /// acknowledged.
     pub cut: Option<Cut>,
-    /// The database had been closed in order, and all that it had then is there. Else the end of the log is where good
-    /// records end; that the last write before that was whole cannot be known.
+    /// True if the database had been closed in order, and everything that it had then is present. Otherwise the end
+    /// of the log is where good records end; whether the last write before it was whole cannot be known.
     pub was_closed: bool,
     /// How long loading the checkpoint took, in nanoseconds.
     pub load_ns: u64,
-    /// How long applying the log took.
+    /// How long applying the log took, in nanoseconds.
     pub replay_ns: u64,
 }
 
 impl Recovery {
-    /// Emits what was found in a database that goes by this number.
+    /// Emits what was found in the database with this number.
     pub(super) fn tell(&self, database: u64) {
         for (number, error) in &self.damaged_checkpoints {
             event!(
@@ -114,18 +120,18 @@ impl Recovery {
     }
 }
 
-/// Where an engine that has been filled goes on.
+/// Where an engine that has been filled continues.
 pub(super) struct Found<C: ConcurrencyControl> {
     pub(super) engine: Arc<Engine<C>>,
     pub(super) tail: Tail,
-    /// Everything before was applied, and nothing behind.
+    /// Everything before this point was applied, and nothing behind it.
     pub(super) reached: Point,
     /// Good checkpoints to keep, the newest last.
     pub(super) kept: Vec<Manifest>,
     pub(super) recovery: Recovery,
 }
 
-/// Recovery of one directory.
+/// The recovery of one directory.
 pub(super) struct Recoverer<'r, 'p> {
     pub(super) storage: &'r dyn Storage,
     pub(super) database: DatabaseId,
@@ -134,14 +140,14 @@ pub(super) struct Recoverer<'r, 'p> {
     /// What is known of the log's end.
     pub(super) ending: Ending,
     pub(super) steps: &'r dyn Steps,
-    /// Nothing that ends behind is applied.
+    /// No record that ends behind this position is applied.
     pub(super) until: Lsn,
     pub(super) clock: &'r dyn Clock,
     pub(super) progress: Mutex<&'p mut (dyn FnMut(&Progress) + Send)>,
 }
 
 impl<'r, 'p> Recoverer<'r, 'p> {
-    /// Recovery of all that a directory has.
+    /// Prepares the recovery of everything that a directory has.
     pub(super) fn of_all(
         storage: &'r dyn Storage,
         database: DatabaseId,
@@ -154,8 +160,8 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         Ok(Recoverer { storage, database, closed, ending, steps, until, clock, progress })
     }
 
-    /// Fills an engine, of which `make` makes empty ones: one that was filled with half of a damaged checkpoint is
-    /// of no use.
+    /// Fills an engine. `make` creates empty engines, because an engine that was filled with half of a damaged
+    /// checkpoint is useless.
     pub(super) fn run<C: ConcurrencyControl>(
         &self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
@@ -184,7 +190,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         Ok(Found { engine, tail, reached, kept, recovery })
     }
 
-    /// Loads the newest checkpoint that is whole. Returns it behind the one before, if that is there.
+    /// Loads the newest checkpoint that is whole. Returns it, preceded by the checkpoint before it, if that exists.
     fn load_newest<C: ConcurrencyControl>(
         &self,
         make: &dyn Fn() -> Result<Arc<Engine<C>>>,
@@ -219,7 +225,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
                 Err(error) => return Err(error),
             }
         }
-        // Without any, the whole log is needed.
+        // Without a checkpoint, the whole log is needed.
         match (failure, self.steps.open_log(&self.log_from(Lsn(0)))) {
             (Some(failure), Err(wal::Error::Missing { .. })) => Err(failure),
             (Some(failure), Ok(reader)) if !reader.has_begun() => Err(failure),
@@ -227,7 +233,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         }
     }
 
-    /// Whether a checkpoint has, or may have, something of what is behind the end.
+    /// Returns true if a checkpoint has or may have something from behind the end.
     fn is_beyond(&self, number: u64) -> bool {
         self.until != Lsn(u64::MAX) && self.read(number).is_ok_and(|manifest| manifest.end_lsn > self.until)
     }
@@ -236,7 +242,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         checkpoint::read(self.storage, self.database, number).map_err(Error::Checkpoint)
     }
 
-    /// Loads a checkpoint into an empty engine; returns its number of rows.
+    /// Loads a checkpoint into an empty engine. Returns its number of rows.
     fn load<C: ConcurrencyControl>(&self, engine: &Arc<Engine<C>>, number: u64) -> Result<(Manifest, u64)> {
         let manifest = self.read(number)?;
         for entry in &manifest.tables {
@@ -247,7 +253,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         let of_table = manifest.tables.iter().zip(&tables);
         let restorer = Restorer::new(engine)?;
         for (entry, table) in of_table.clone() {
-            // What the log changes is noted for the ranges that there are.
+            // Changes from the log are noted for the existing ranges.
             table.touched().fit(&engine.epochs, &entry.bounds());
             restorer.reserve(table, entry.rows());
         }
@@ -273,7 +279,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
 
     fn show(&self, stage: RecoveryStage, counter: &AtomicU64, more: u64, total: Option<u64>) {
         let done = counter.fetch_add(more, Ordering::Relaxed) + more;
-        // If another thread is showing its progress just now, that will do.
+        // If another thread is reporting its progress at this moment, that suffices.
         if let Some(mut progress) = try_lock(&self.progress) {
             progress(&Progress { stage, done, total });
         }
@@ -291,7 +297,7 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         let done = AtomicU64::new(0);
         let progress = |changes: usize| self.show(RecoveryStage::Log, &done, changes as u64, None);
         replay(engine, threads(engine), &progress, |feed| {
-            // By number: each change asks.
+            // The tables by number, because each change asks for one.
             let mut tables: Vec<Option<&TableInner>> = Vec::new();
             read = Some(self.steps.replay(&self.log_from(start_lsn), &mut |record| {
                 if self.steps.is_behind(record, self.until) {
@@ -316,12 +322,12 @@ impl<'r, 'p> Recoverer<'r, 'p> {
         })?;
         let reader = read.expect("the log was replayed just now");
         let unix_ns = reader.mark().map(|mark| mark.unix_ns);
-        // What is behind the end may be damaged, or missing.
+        // What is behind the end may be damaged or missing.
         let tail = match reached {
             Some(_) => reader.tail().clone(),
             None => reader.finish().map_err(Error::Log)?,
         };
-        // (What lies between the end and what was read behind it is no transaction.)
+        // No transaction lies between the end and the first record behind it.
         let lsn = reached.unwrap_or(tail.lsn()).min(self.until);
         let reached = Point { lsn, unix_ns };
         Ok(Applied { tail, reached, transactions, timestamp })
@@ -337,7 +343,7 @@ struct Applied {
     tail: Tail,
     reached: Point,
     transactions: u64,
-    /// The latest, of the checkpoint too.
+    /// The latest timestamp, the checkpoint's included.
     timestamp: u64,
 }
 
@@ -345,7 +351,7 @@ fn threads<C: ConcurrencyControl>(engine: &Engine<C>) -> usize {
     engine.options.workers.max(1)
 }
 
-/// Makes a table that there was, unless the checkpoint has it already.
+/// Makes a table that existed, unless the checkpoint has it already.
 fn create<C: ConcurrencyControl>(engine: &Engine<C>, entry: &CatalogEntry, has_gaps: bool) -> Result<()> {
     let (kind, description) = checkpointer::kind(entry)?;
     if restore_table(engine, entry.number, kind, description, has_gaps)? {
@@ -376,7 +382,7 @@ fn apply<'t, C: ConcurrencyControl>(
     Ok(())
 }
 
-/// A record that is as it was written, and makes no sense.
+/// Returns the error of a record that is as it was written but makes no sense.
 fn damaged(record: &Record<'_>, reason: &'static str) -> Error {
     Error::Log(wal::Error::Damaged { file: "log".into(), offset: 0, lsn: record.lsn, reason })
 }

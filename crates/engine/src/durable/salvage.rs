@@ -1,7 +1,8 @@
-//! Everything that can be read of a damaged database, into a new one. The rule is in `docs/design/durability.md`.
+//! Salvages everything that can be read of a damaged database into a new one. `docs/design/durability.md` has the
+//! rule.
 //!
-//! Invariant: of each table the new database has the state that some checkpoint's file and an unbroken part of the log
-//! behind its start give, but for what the report says was left out.
+//! Invariant: each table of the new database has the state that a checkpoint's files and an unbroken part of the log
+//! behind the checkpoint's start give, except for what the report says was left out.
 
 use super::damage::{Damage, lock_to_read};
 use super::{Progress, RecoveryStage, checkpointer, log_table, mark};
@@ -19,18 +20,18 @@ use crate::wal::{self, Cut, DatabaseId, Ending, Gap, Lsn, Record, Remains, Remna
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bytes of the changes that one transaction of the new database makes; those of one transaction of the old database stay together, and
-/// may be more.
+/// How many bytes of changes one transaction of the new database makes. The changes of one transaction of the old
+/// database stay together, and may be more.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// What a change takes in the log beside its key and value, at most.
+/// The most that a change takes in the log besides its key and value.
 const CHANGE_BYTES: u64 = 32;
 
 /// How a database is salvaged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SalvageOptions {
-    /// Go on behind damage of the log. Default: no, so that what is salvaged of each table is a state that it once
-    /// had. With this, later changes are there whose predecessors may be missing.
+    /// Continue behind damage of the log. Default: no, so that each salvaged table has a state that it once had. With
+    /// this option, later changes are included whose predecessors may be missing.
     pub beyond_damage: bool,
 }
 
@@ -38,44 +39,44 @@ pub struct SalvageOptions {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Salvage {
-    /// What came of each table, in the order in which they were made.
+    /// What became of each table, in the order in which the tables were made.
     pub tables: Vec<SalvagedTable>,
-    /// Transactions of the log of which something was applied.
+    /// How many transactions of the log were applied, at least in part.
     pub transactions: u64,
     /// What is damaged or missing.
     pub damages: Vec<Damage>,
-    /// Changes that were left out because nothing says which table they belong to.
+    /// How many changes were left out because nothing says which table they belong to.
     pub unknown_changes: u64,
-    /// What was cut off the end of the log: of a write that was never completed, hence never acknowledged.
+    /// What was cut off the end of the log: part of a write that was never completed, hence never acknowledged.
     pub cut: Option<Cut>,
 }
 
-/// What came of a table.
+/// What became of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvagedTable {
-    /// What it is called.
+    /// The table's name.
     pub name: String,
-    /// The checkpoint whose rows were taken; none: it is newer than all.
+    /// The checkpoint whose rows were taken; none if the table is newer than all checkpoints.
     pub checkpoint: Option<u64>,
-    /// Rows of that checkpoint.
+    /// How many rows came from that checkpoint.
     pub rows: u64,
-    /// Blocks of rows that were left out, being damaged.
+    /// How many blocks of rows were left out because of damage.
     pub lost_blocks: u64,
-    /// How many rows those had.
+    /// How many rows those blocks had.
     pub lost_rows: u64,
-    /// Changes of the log that were made.
+    /// How many changes of the log were made.
     pub changes: u64,
-    /// Changes of the log that could be read and were left out, being behind damage.
+    /// How many changes of the log were readable but left out, because they are behind damage.
     pub left_out_changes: u64,
-    /// Its secondary indexes by columns.
+    /// The table's secondary indexes by columns.
     pub indexes: Vec<IndexInfo>,
-    /// Those of them that it can have no more, and why: rows that were salvaged may be of different moments.
+    /// The indexes that the table can no longer have, and why. Salvaged rows may be of different moments.
     pub lost_indexes: Vec<(IndexInfo, String)>,
 }
 
 impl Salvage {
-    /// Whether nothing was damaged or left out.
+    /// Returns true if nothing was damaged or left out.
     pub fn is_complete(&self) -> bool {
         let has_indexes = self.tables.iter().all(|table| table.lost_indexes.is_empty());
         self.damages.is_empty() && self.unknown_changes == 0 && has_indexes
@@ -85,9 +86,9 @@ impl Salvage {
 /// A table of the new database.
 struct Target {
     raw: RawTable,
-    /// Its rows are as of here or later; older changes are in them.
+    /// The table's rows are as of this position or later. Older changes are in them.
     start: Lsn,
-    /// Something of the log from `start` on is missing, and nothing behind it counts.
+    /// True if part of the log from `start` on is missing. Nothing behind that part counts.
     is_cut: bool,
     report: SalvagedTable,
 }
@@ -100,17 +101,17 @@ pub(crate) struct Salvager<'s, C: ConcurrencyControl> {
     pub(crate) progress: &'s mut dyn FnMut(&Progress),
 }
 
-/// What a file of rows is like.
+/// The state of a file of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Whole,
-    /// Some of its blocks are.
+    /// Some of the file's blocks are good.
     Damaged,
-    /// It is missing, or nothing says where its blocks are.
+    /// The file is missing, or nothing says where its blocks are.
     Illegible,
 }
 
-/// Work under way.
+/// A salvage in progress.
 struct Salvaging<'s, C: ConcurrencyControl> {
     of: Salvager<'s, C>,
     database: DatabaseId,
@@ -118,10 +119,10 @@ struct Salvaging<'s, C: ConcurrencyControl> {
     closed: Option<Closed>,
     ending: Ending,
     tables: BTreeMap<u32, Target>,
-    /// Numbers of tables that are known to have been dropped.
+    /// The numbers of tables that are known to have been dropped.
     dropped: BTreeSet<u32>,
     batch: Batch,
-    /// Where the newest checkpoint begins: tables that it does not have were made later.
+    /// Where the newest checkpoint begins. Tables that it lacks were made later.
     newest_start: Lsn,
     gaps: Vec<Gap>,
     done: Salvage,
@@ -164,12 +165,12 @@ impl<'s, C: ConcurrencyControl> Salvager<'s, C> {
     }
 }
 
-/// Which database it is: if its identity is damaged, by what other files say.
+/// Returns which database this is. If its identity is damaged, other files tell.
 fn database(from: &dyn Storage, done: &mut Salvage) -> Result<DatabaseId> {
     match Identity::read(from) {
         Ok(Some(identity)) => Ok(identity.database),
         Ok(None) => Err(Error::NoDatabase),
-        // Not to be read as what it is not.
+        // A file of an unsupported version is not read as something else.
         Err(error @ checkpoint::Error::UnsupportedVersion { .. }) => Err(error.into()),
         Err(error) => {
             done.damages.push(Damage::of(Identity::FILE, &error));
@@ -179,7 +180,7 @@ fn database(from: &dyn Storage, done: &mut Salvage) -> Result<DatabaseId> {
     }
 }
 
-/// The name and the version in a definition.
+/// Returns the name and the version in a definition.
 fn head(line: &str) -> &str {
     line.split_once(": ").map_or(line, |(head, _)| head)
 }
@@ -210,9 +211,9 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         self.batch.commit(self.of.engine)
     }
 
-    /// Takes the rows of a table from the newest checkpoint whose files of it are whole; if there is none, what is good
-    /// in the newest files of which one can be opened. Files are not mixed: which keys a bad block had is not known, and
-    /// a row that an older file has may have been deleted since.
+    /// Takes the rows of a table from the newest checkpoint that has all of its files whole. If there is none, takes
+    /// what is good in the newest files of which at least one can be opened. Files are not mixed: the keys of a bad
+    /// block are unknown, and a row in an older file may have been deleted since.
     fn take_table(&mut self, entry: &CatalogEntry, manifests: &[Manifest]) -> Result<()> {
         let mut best: Option<(&Manifest, &TableEntry)> = None;
         for manifest in manifests {
@@ -236,7 +237,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         files.try_for_each(|file| self.take_file(entry, file))
     }
 
-    /// What a file of rows is like; notes what is wrong with it.
+    /// Returns the state of a file of rows, and notes what is wrong with it.
     fn look_at(&mut self, file: &RowsFile, fixed8: bool) -> State {
         let note = |damages: &mut Vec<Damage>, error| {
             let damage = Damage::of(file.file(), &error);
@@ -293,13 +294,13 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         let engine = &**self.of.engine;
         let (kind, mut description) = checkpointer::kind(entry)?;
         while self.tables.values().any(|table| table.report.name == description.name) {
-            // (What has renamed the other one is lost.)
+            // The record that renamed the other table is lost.
             description.name = format!("{} (table {})", description.name, entry.number);
         }
         let name = description.name.clone();
-        // (Indexes are made when all rows are there.)
+        // Indexes are made when all rows exist.
         let indexes = std::mem::take(&mut description.indexes);
-        // A line that is no definition is left out, as what else cannot be read.
+        // A line that is no definition is left out, like everything else that cannot be read.
         let lines = description.definitions.iter().cloned();
         let lines: Vec<_> =
             lines.filter(|line| Definitions::of_lines(std::slice::from_ref(line)).is_ok()).collect();
@@ -313,7 +314,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         Ok(())
     }
 
-    /// Says of a table of the new database what the log says of it anew.
+    /// Gives a table of the new database the log's new description.
     fn describe(&mut self, entry: &CatalogEntry) -> Result<()> {
         let engine = &**self.of.engine;
         let (_, mut description) = checkpointer::kind(entry)?;
@@ -325,13 +326,13 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         let target = self.tables.get_mut(&entry.number).expect("the caller has looked");
         target.report.indexes = std::mem::take(&mut description.indexes);
         if is_taken {
-            // The log renames it later, or what has renamed the other one is lost.
+            // The log renames the table later, or the record that renamed the other table is lost.
             description.name.clone_from(&target.report.name);
         }
         let (before, name) = (target.report.name.clone(), description.name.clone());
         let change = |_: &TableKind, existing: &mut Description| {
             if !is_whole {
-                // Rows may be of definitions that what is lost has added.
+                // Rows may follow definitions that a lost record has added.
                 let known = |line: &&String| !description.definitions.iter().any(|of| head(of) == head(line));
                 let more: Vec<_> = existing.definitions.iter().filter(known).cloned().collect();
                 description.definitions.extend(more);
@@ -346,7 +347,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         Ok(())
     }
 
-    /// Whether what is missing ends a table whose rows are as of `start`.
+    /// Returns true if the gap ends a table whose rows are as of `start`.
     fn cuts(&self, gap: &Gap, start: Lsn) -> bool {
         !self.of.options.beyond_damage && gap.resumes.is_none_or(|resumes| start < resumes)
     }
@@ -381,7 +382,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         self.gaps.push(gap);
     }
 
-    /// Follows what the catalog says of a table from this position of the log on.
+    /// Applies what the catalog says of a table from this position of the log on.
     fn take_entry(&mut self, entry: &CatalogEntry, at: Lsn) -> Result<()> {
         if entry.is_dropped {
             self.dropped.insert(entry.number);
@@ -400,13 +401,13 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
             return Ok(());
         }
         self.empty(raw, None)?;
-        // Whatever is missing before, what it has now is known.
+        // Whatever is missing earlier, the present contents are known.
         let target = self.tables.get_mut(&entry.number).expect("there just now");
         (target.start, target.is_cut) = (at, false);
         Ok(())
     }
 
-    /// Deletes all rows of a table of the new database, or the table too: `dropped` is its name then.
+    /// Deletes all rows of a table of the new database. If `dropped` is the table's name, deletes the table, too.
     fn empty(&mut self, raw: RawTable, dropped: Option<&str>) -> Result<()> {
         self.batch.commit(self.of.engine)?;
         let engine = self.of.engine;
@@ -426,7 +427,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
             };
         }
         let mut is_applied = false;
-        // Its changes stay together.
+        // The record's changes stay together.
         let bytes = record.changes().map(|change| bytes_of(change.key, change.value)).sum();
         self.batch.make_room(self.of.engine, bytes)?;
         for change in record.changes() {
@@ -435,7 +436,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
                 continue;
             };
             if record.lsn < table.start {
-                continue; // in the rows
+                continue; // already in the rows
             }
             if table.is_cut {
                 table.report.left_out_changes += 1;
@@ -449,7 +450,7 @@ impl<C: ConcurrencyControl> Salvaging<'_, C> {
         Ok(())
     }
 
-    /// Waits until all is durable.
+    /// Waits until everything is durable.
     fn finish(mut self) -> Result<Salvage> {
         debug_assert!(self.batch.changes.is_empty(), "all was committed");
         let last = Transaction::begin(self.of.engine)?;
@@ -467,13 +468,13 @@ struct Batch {
     bytes_max: u64,
 }
 
-/// About what a change takes in the log.
+/// Returns about how many bytes a change takes in the log.
 fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
     (key.len() + value.map_or(0, <[u8]>::len)) as u64 + CHANGE_BYTES
 }
 
 impl Batch {
-    /// Commits what there is, unless there is room for so much more.
+    /// Commits the collected changes, unless there is room for `bytes` more.
     fn make_room<C: ConcurrencyControl>(&mut self, engine: &Arc<Engine<C>>, bytes: u64) -> Result<()> {
         let is_full = !self.changes.is_empty() && self.bytes + bytes > self.bytes_max;
         if is_full { self.commit(engine) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Looking at all files of a database that is not open: which are good, and whether it would open.
+//! Checks all files of a database that is not open: which are good, and whether the database would open.
 
 use super::damage::{Catalog, Damage, check_finished, check_record, has_fallback, lock_to_read};
 use super::{Progress, RecoveryStage, mark};
@@ -8,46 +8,46 @@ use crate::storage::{OpenMode, Storage};
 use crate::wal::{self, Cut, DatabaseId, End, Ending, Lsn, Reader, Remains, Remnant, Tail};
 use std::collections::BTreeMap;
 
-/// Whether a database would open.
+/// The result of the check whether a database would open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenCheck {
-    /// It would.
+    /// The database would open.
     Opens {
-        /// With this checkpoint; none: with the log alone.
+        /// The checkpoint that it would open with; none if it would use the log alone.
         checkpoint: Option<u64>,
     },
-    /// It would not.
+    /// The database would not open.
     Refused {
         /// Why not.
         reason: String,
     },
 }
 
-/// What the files of a database are like.
+/// The state of a database's files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Verification {
-    /// Which database it is; none if that cannot be read.
+    /// The identity of the database; none if it cannot be read.
     pub database: Option<u128>,
-    /// Whether others were kept from writing meanwhile. They were not where no lock can be made, as on a read-only
-    /// medium.
+    /// True if others were kept from writing meanwhile. That is impossible if no lock can be made, for example on a
+    /// read-only medium.
     pub was_locked: bool,
-    /// Every file that is needed: good, or what is wrong with it.
+    /// Every file that is needed, with what is wrong with it.
     pub files: Vec<FileReport>,
-    /// What is missing besides, and in which file that would be.
+    /// What is missing besides, and the file in which it would be.
     pub missing: Vec<Damage>,
-    /// Whether the database would open.
+    /// The result of that check for this database.
     pub outlook: OpenCheck,
-    /// Rows of that checkpoint.
+    /// How many rows that checkpoint has.
     pub rows: u64,
-    /// Good records of the log, from the start of the oldest checkpoint on.
+    /// How many good records the log has from the start of the oldest checkpoint on.
     pub records: u64,
     /// How many bytes of the log they take.
     pub log_bytes: u64,
-    /// What recovery would cut off the end of the log: of a write that was never completed, hence never acknowledged.
-    /// No damage.
+    /// What recovery would cut off the end of the log: part of a write that was never completed, hence never
+    /// acknowledged. This is no damage.
     pub cut: Option<Cut>,
-    /// Whether the database was closed in order, and has said so in the file `closed`.
+    /// True if the database was closed in order, and the file `closed` says so.
     pub was_closed: bool,
     /// Where the log ends, if the database would open.
     pub(super) end: End,
@@ -58,16 +58,16 @@ pub struct Verification {
 pub struct FileReport {
     /// The file.
     pub file: String,
-    /// How long it is.
+    /// The file's length.
     pub bytes: u64,
-    /// How much room it takes on the device.
+    /// How much room the file takes on the device.
     pub disk_bytes: u64,
-    /// What is wrong with it, if anything is.
+    /// What is wrong with the file, if anything is.
     pub damages: Vec<Damage>,
 }
 
 impl Verification {
-    /// Nothing was found yet.
+    /// Returns a report in which nothing has been found yet.
     fn new() -> Verification {
         Verification {
             database: None,
@@ -84,27 +84,27 @@ impl Verification {
         }
     }
 
-    /// Whether everything is as it was written, and the database would open.
+    /// Returns true if everything is as it was written, and the database would open.
     pub fn is_good(&self) -> bool {
         self.damages().next().is_none() && self.would_open()
     }
 
-    /// Whether the database would open, perhaps in spite of damage.
+    /// Returns true if the database would open, perhaps in spite of damage.
     pub fn would_open(&self) -> bool {
         matches!(self.outlook, OpenCheck::Opens { .. })
     }
 
-    /// All that is wrong.
+    /// Returns everything that is wrong.
     pub fn damages(&self) -> impl Iterator<Item = &Damage> {
         self.files.iter().flat_map(|file| &file.damages).chain(&self.missing)
     }
 }
 
-/// Reads all files of a database that nobody has open: its identity, every checkpoint with every block of rows, and the
-/// log from the oldest checkpoint on. Changes nothing. `progress` is told how far it is: of checkpoints, rows; of the
-/// log, records.
+/// Reads all files of a database that is not open: its identity, every checkpoint with every block of rows, and the
+/// log from the oldest checkpoint on. This changes nothing. `progress` is told how many rows of checkpoints and how
+/// many records of the log have been read.
 ///
-/// An error if there is no database, or another process has it; damage is no error.
+/// Fails if there is no database, or if another process has it open. Damage is no error.
 pub fn verify(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Result<Verification> {
     let lock = lock_to_read(storage)?;
     check_finished(storage)?;
@@ -113,7 +113,7 @@ pub fn verify(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Res
     Ok(verification)
 }
 
-/// As [`verify`], for a caller that has the lock.
+/// Checks the files like [`verify`], for a caller that has the lock.
 pub(super) fn inspect(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)) -> Result<Verification> {
     let mut inspector = Inspector {
         storage,
@@ -127,7 +127,7 @@ pub(super) fn inspect(storage: &dyn Storage, progress: &mut dyn FnMut(&Progress)
     let database = match Identity::read(storage) {
         Ok(Some(identity)) => identity.database,
         Ok(None) => return Err(Error::NoDatabase),
-        // What is no identity, beside other files of a database, was one.
+        // A file that is no identity was one if other files of a database are beside it.
         Err(error) if is_damage(storage, &error) => {
             inspector.file(Identity::FILE, [Damage::of(Identity::FILE, &error)]);
             inspector.found.outlook = OpenCheck::Refused { reason: error.to_string() };
@@ -156,11 +156,11 @@ struct Inspector<'i> {
     progress: &'i mut dyn FnMut(&Progress),
     /// What the database had when it was closed in order, if it was.
     closed: Option<Closed>,
-    /// The files of rows that were read, and whether they are good: several checkpoints may have one.
+    /// The files of rows that were read, and whether they are good. Several checkpoints may share a file.
     read: BTreeMap<String, (RowsFile, bool)>,
-    /// Why recovery would not go over to an older checkpoint: what failed is no damage.
+    /// Why recovery would not use an older checkpoint: what failed is no damage.
     refused: Option<String>,
-    /// Why recovery would not go on whatever checkpoints there are: the mark is damaged, or untrue.
+    /// Why recovery would fail whatever checkpoints there are: the mark is damaged or untrue.
     unmarked: Option<String>,
     found: Verification,
 }
@@ -175,7 +175,8 @@ impl Inspector<'_> {
         self.found.files.push(FileReport { file: file.into(), bytes, disk_bytes, damages });
     }
 
-    /// Reads the mark of an orderly close. Damaged, it is an error of opening, and the rest is read as after a crash.
+    /// Reads the mark of an orderly close. A damaged mark is an error of opening, and the rest is then read as after
+    /// a crash.
     fn inspect_mark(&mut self, database: DatabaseId) {
         let damage = match Closed::read(self.storage, database) {
             Ok(None) => return,
@@ -192,7 +193,7 @@ impl Inspector<'_> {
         self.file(Closed::FILE, damage);
     }
 
-    /// What is known of the log's end by the mark, good or not.
+    /// Returns what the mark says of the log's end, whether or not it is good.
     fn ending(&self) -> Ending {
         match (self.closed, &self.unmarked) {
             (Some(closed), _) => Ending::At(closed.end),
@@ -201,7 +202,7 @@ impl Inspector<'_> {
         }
     }
 
-    /// Notes that the newest checkpoint is missing, or that it is not that of the mark.
+    /// Notes that the newest checkpoint is missing, or that it is not the mark's.
     fn inspect_numbers(&mut self, numbers: &[u64]) -> Option<String> {
         match mark::missing_checkpoint(self.closed.as_ref(), numbers) {
             Ok(None) => None,
@@ -216,7 +217,7 @@ impl Inspector<'_> {
         }
     }
 
-    /// Notes that the mark is not what the rest says.
+    /// Notes that the mark contradicts the other files.
     fn untrue(&mut self, error: &checkpoint::Error) {
         self.unmarked = Some(error.to_string());
         let damage = Damage::of(Closed::FILE, error);
@@ -255,7 +256,8 @@ impl Inspector<'_> {
         Ok(())
     }
 
-    /// What recovery would come to that has chosen this checkpoint, and why not a newer one.
+    /// Returns the result of a recovery that chooses the checkpoint `chosen`. `failure` says why it does not choose a
+    /// newer one.
     fn outlook(
         &mut self,
         database: DatabaseId,
@@ -283,7 +285,7 @@ impl Inspector<'_> {
         };
         match &error {
             Error::Checkpoint(error) => self.untrue(error),
-            // Also of a segment that is not needed.
+            // This includes a segment that is not needed.
             Error::Log(wal::Error::Foreign { file, .. })
                 if !self.found.damages().any(|d| d.file == *file) =>
             {
@@ -292,13 +294,13 @@ impl Inspector<'_> {
             }
             _ => {}
         }
-        // Without a checkpoint the log is too short: for want of a checkpoint.
+        // If the log is too short without a checkpoint, the failure of the checkpoints is the reason.
         let is_short = matches!(error, Error::Log(wal::Error::Missing { .. }));
         let failure = failure.filter(|_| checkpoint.is_none() && is_short);
         Ok(OpenCheck::Refused { reason: failure.unwrap_or_else(|| error.to_string()) })
     }
 
-    /// What is wrong with a file of a checkpoint.
+    /// Returns what is wrong with a file of a checkpoint.
     fn damage(&mut self, file: &str, error: &checkpoint::Error) -> Damage {
         if !matches!(error, checkpoint::Error::Damaged { .. }) {
             self.refused = Some(error.to_string());
@@ -306,7 +308,7 @@ impl Inspector<'_> {
         Damage::of(file, error)
     }
 
-    /// Reads the rows of a checkpoint; returns true if all are good.
+    /// Reads the rows of a checkpoint. Returns true if all are good.
     fn inspect_checkpoint(&mut self, database: DatabaseId, manifest: &Manifest) -> bool {
         let (mut is_good, mut done, total) = (true, 0, manifest.rows());
         let of_tables =
@@ -377,7 +379,7 @@ impl Inspector<'_> {
     }
 }
 
-/// Reads the log as recovery does, over this checkpoint; where it ends.
+/// Reads the log over this checkpoint as recovery does. Returns where it ends.
 fn would_replay(
     storage: &dyn Storage,
     database: DatabaseId,

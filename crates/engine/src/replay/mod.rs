@@ -1,4 +1,4 @@
-//! Filling a database at recovery, past transactions: rows of checkpoints, then the changes of the log.
+//! Fills a database at recovery, past transactions: rows of checkpoints, then the changes of the log.
 
 #[allow(clippy::module_inception, reason = "the file does what the folder is for")]
 mod replay;

@@ -1,7 +1,7 @@
-//! Recovery's work in parallel: blocks of a checkpoint, dealt out by number; and the changes of the log, dealt
-//! out by key, so that those of one key stay in order.
+//! Distributes the work of recovery over threads: blocks of a checkpoint by number, and changes of the log by key, so
+//! that the changes of one key stay in order.
 //!
-//! With one thread everything happens on the calling one, and none is started.
+//! With one thread everything happens on the calling thread, and no thread is started.
 
 use super::restore::{Batch, Restorer};
 use crate::cc::ConcurrencyControl;
@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Scope};
 
-/// A batch goes to its thread when it has this many changes, or bytes of them.
+/// A batch is sent to its thread when it has this many changes, or `BATCH_BYTES` bytes of them.
 const BATCH_CHANGES: usize = if cfg!(test) { 64 } else { 1024 };
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches that wait for a thread.
+/// How many batches may wait for a thread.
 const QUEUE_BATCHES: usize = 4;
 
-/// Calls `f` once for each number below `n`, on `threads` threads, the calling one among them, each with a
-/// restorer of its own. After the first error no further numbers are given out.
+/// Calls `f` once for each number below `n`, on `threads` threads including the calling one. Each thread has its own
+/// restorer. After the first error no further numbers are given out.
 pub(crate) fn for_each_parallel<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     threads: usize,
@@ -49,8 +49,8 @@ pub(crate) fn for_each_parallel<C: ConcurrencyControl>(
     failure.into_result()
 }
 
-/// Makes the changes that `feed` pushes, on `threads` threads beside the calling one. `progress` is called by
-/// each of them with the number of changes that it has made since its last call: once per batch.
+/// Makes the changes that `feed` pushes, on `threads` threads besides the calling one. Each thread calls `progress`
+/// once per batch, with the number of changes that it has made since its last call.
 pub(crate) fn replay<'t, C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     threads: usize,
@@ -70,17 +70,17 @@ pub(crate) fn replay<'t, C: ConcurrencyControl>(
             let (empty, failure) = (empty.clone(), &failure);
             queues.push(queue);
             failure.note(spawn(scope, move || {
-                // Noted before the queue closes, so that this is the first error and not that of the feed.
+                // The error is noted before the queue closes, so that it precedes the error of the feed.
                 failure.note(apply_all(engine, &errands, &empty, progress));
             }));
         }
-        // (The feed, and with it the queues, goes before the threads are waited for.)
+        // The feed, and the queues with it, is dropped before the threads are waited for.
         failure.note(Feed::new(threads, Sink::Threads { queues, emptied }).run(feed));
     });
     failure.into_result()
 }
 
-/// One thread's part of a replay.
+/// Does one thread's part of a replay.
 fn apply_all<'t, C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     errands: &Receiver<Errand<'t>>,
@@ -94,7 +94,7 @@ fn apply_all<'t, C: ConcurrencyControl>(
                 restorer.apply(&batch)?;
                 progress(batch.len());
                 batch.clear();
-                let _ = empty.send(batch); // nobody asks for it at the end
+                let _ = empty.send(batch); // nothing asks for it at the end
             }
             Errand::Answer(done) => done.send(()).map_err(|_| Error::Cancelled)?,
         }
@@ -102,22 +102,22 @@ fn apply_all<'t, C: ConcurrencyControl>(
     Ok(())
 }
 
-/// Where changes are pushed to.
+/// Takes the changes that are pushed.
 pub(crate) struct Feed<'t, 'f, C: ConcurrencyControl> {
-    /// Being filled: one per thread.
+    /// The batches that are being filled: one for each thread.
     batches: Vec<Batch<'t>>,
     sink: Sink<'t, 'f, C>,
 }
 
-/// What a thread is asked for.
+/// What a thread is asked to do.
 enum Errand<'t> {
     Apply(Batch<'t>),
-    /// To answer, when all before is done.
+    /// Answer when everything before is done.
     Answer(Sender<()>),
 }
 
-/// Where a batch goes. With the bound of the queues, there are no more batches than a thread's queue holds, and
-/// two, for each thread.
+/// Where a batch goes. The queues are bounded. So for each thread there are at most as many batches as its queue
+/// holds, and two more.
 enum Sink<'t, 'f, C: ConcurrencyControl> {
     Here { restorer: Restorer<C>, progress: &'f dyn Fn(usize) },
     Threads { queues: Vec<SyncSender<Errand<'t>>>, emptied: Receiver<Batch<'t>> },
@@ -133,8 +133,8 @@ impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
         (0..self.batches.len()).try_for_each(|part| self.send(part))
     }
 
-    /// Adds a change, behind all others: the value that the row under `key` has from the commit at `at` on, or
-    /// that it has none. Notes it for the next checkpoint. An error may be that of an earlier change.
+    /// Adds a change behind all others: the value that the row under `key` has from the commit at `at` on, or that it
+    /// has none. Notes the change for the next checkpoint. An error may be that of an earlier change.
     pub(crate) fn push(
         &mut self,
         table: &'t TableInner,
@@ -180,14 +180,14 @@ impl<'t, 'f, C: ConcurrencyControl> Feed<'t, 'f, C> {
             }
             Sink::Threads { queues, emptied } => {
                 let full = std::mem::replace(batch, emptied.try_recv().unwrap_or_default());
-                // (Refused only by a thread that has noted why it ended, or has panicked.)
+                // Only a thread that has noted why it ended, or that has panicked, refuses a batch.
                 queues[part].send(Errand::Apply(full)).map_err(|_| Error::Cancelled)
             }
         }
     }
 }
 
-/// Which of `parts` the changes of a key belong to.
+/// Returns the part, of `parts`, that the changes of a key belong to.
 #[inline]
 fn part_of(table: &TableInner, key: &[u8], parts: usize) -> usize {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -198,7 +198,7 @@ fn part_of(table: &TableInner, key: &[u8], parts: usize) -> usize {
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     mix(u64::from_le_bytes(last));
-    // The highest bits, which depend on all others.
+    // This takes the highest bits, which depend on all others.
     ((u128::from(hash.wrapping_mul(FACTOR)) * parts as u128) >> 64) as usize
 }
 

@@ -1,13 +1,14 @@
-//! Filling a database at recovery, past transactions: first the rows of a checkpoint, then the changes of the log.
-//! One [`Restorer`] per thread; `replay` deals out the work.
+//! Fills a database at recovery, past transactions: first the rows of a checkpoint, then the changes of the log. Each
+//! thread has a [`Restorer`]; `replay` distributes the work.
 //!
-//! What must hold, of the database and of what is done to it:
-//! - Nobody else uses it: no transaction is open, none begins before [`resume`].
-//! - All changes of one key are made by one thread, in the order of the log. Rows may be loaded by several
-//!   threads at once, before that.
-//! - After an error the database is of no use and is dropped.
+//! Requirements:
 //!
-//! Then every record has one version, as if it had been committed by the last transaction that wrote it.
+//! - Nothing else uses the database: no transaction is open, and none begins before [`resume`].
+//! - All changes of one key are made by one thread, in the order of the log. Before that, several threads may load
+//!   rows at once.
+//! - After an error the database is useless and is dropped.
+//!
+//! Then every record has one version, as if the last transaction that wrote it had committed it.
 
 use crate::cc::{ConcurrencyControl, Declared, Intent, NotBegun, RESTORED_AT_MAX, Target};
 use crate::error::{Error, Result};
@@ -22,19 +23,19 @@ use crate::table::{KEY_BYTES_MAX, KEY_OF_EIGHT, TableInner, index_key};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
-/// Changes whose searches are under way at once.
+/// How many changes are searched for at once.
 const GROUP: usize = 32;
-/// Slots that a restorer takes at a time: it meets the others less, and rows that are loaded one after the other lie
-/// one behind the other.
+/// How many slots a restorer takes at a time. With more slots it meets the other restorers less, and rows that are
+/// loaded one after the other lie one behind the other.
 const SLOTS: u32 = 64;
-/// What an empty batch keeps of its memory.
+/// How many bytes of memory an empty batch keeps.
 const BATCH_BYTES_KEPT: usize = 1 << 20;
-/// Pages whose entries are removed within one epoch.
+/// How many pages of entries are removed within one epoch.
 const EMPTY_PAGES: usize = if cfg!(test) { 2 } else { 256 };
 /// No record.
 const NOTHING: RecordId = RecordId(0);
 
-/// Lets transactions begin and commit after `at`, which is the latest that was restored, or later.
+/// Lets transactions begin and commit after `at`, which is the latest restored timestamp or a later one.
 pub(crate) fn resume<C: ConcurrencyControl>(engine: &Engine<C>, at: u64) -> Result<()> {
     C::resume(&engine.shared, checked_timestamp(at)?);
     Ok(())
@@ -43,26 +44,26 @@ pub(crate) fn resume<C: ConcurrencyControl>(engine: &Engine<C>, at: u64) -> Resu
 /// One thread's part in filling a database.
 pub(crate) struct Restorer<C: ConcurrencyControl> {
     context: Fixed<Context<C>>,
-    /// Open while changes are made: their searches are a transaction's.
+    /// Open while changes are made: the searches for them belong to a transaction.
     txn: C::Txn,
-    /// Free slots, its own.
+    /// Free slots of this restorer.
     slots: Range<u32>,
 }
 
-/// Changes on their way from the log to a restorer, copied, in the order of the log.
+/// Copied changes on their way from the log to a restorer, in the order of the log.
 #[derive(Default)]
 pub(crate) struct Batch<'t> {
     changes: Vec<Change<'t>>,
     bytes: Vec<u8>,
 }
 
-/// One of them; its key lies in the batch's bytes, and its value behind.
+/// A change of a batch. Its key lies in the batch's bytes, with its value behind it.
 struct Change<'t> {
     table: &'t TableInner,
     at: u64,
     start: usize,
     key_bytes: usize,
-    /// `None`: the row is gone.
+    /// `None` if the row is gone.
     value_bytes: Option<usize>,
 }
 
@@ -81,17 +82,17 @@ impl<'t> Batch<'t> {
         });
     }
 
-    /// How many changes it holds.
+    /// Returns the number of changes.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// How long their keys and values are, together.
+    /// Returns the total length of the keys and values.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Forgets the changes, and keeps memory for others.
+    /// Removes the changes, and keeps memory for others.
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
         self.bytes.clear();
@@ -107,8 +108,8 @@ impl<'t> Batch<'t> {
     }
 }
 
-/// Inside the epoch, with a transaction open, until dropped: for one block or batch, so that what that gives back can
-/// be used again soon.
+/// Inside the epoch, with a transaction open, until it is dropped. It lasts for one block or batch, so that what is
+/// released can soon be used again.
 struct Entered<'r, C: ConcurrencyControl> {
     context: &'r Context<C>,
     txn: &'r mut C::Txn,
@@ -119,13 +120,13 @@ impl<C: ConcurrencyControl> Drop for Entered<'_, C> {
     fn drop(&mut self) {
         C::abort(self.context.env(), self.txn);
         self.context.leave();
-        // What is retired is due when others have moved on.
+        // What is retired is due when the other threads have moved on.
         self.context.local.refresh(None);
     }
 }
 
 impl<C: ConcurrencyControl> Restorer<C> {
-    /// Of a database that nobody uses.
+    /// Makes a restorer of a database that nothing else uses.
     pub(crate) fn new(engine: &Arc<Engine<C>>) -> Result<Self> {
         Ok(Restorer { context: engine.context(), txn: C::txn(&engine.shared), slots: 0..0 })
     }
@@ -137,8 +138,8 @@ impl<C: ConcurrencyControl> Restorer<C> {
         self.context.leave();
     }
 
-    /// Adds rows, some thousands of them, which have committed at or before `at`; ascending ones come best. A row
-    /// whose key is there already takes that one's place.
+    /// Adds some thousands of rows that have committed at or before `at`. Ascending rows are fastest. A row replaces
+    /// an existing row with its key.
     pub(crate) fn load<'r>(
         &mut self,
         table: &TableInner,
@@ -162,14 +163,14 @@ impl<C: ConcurrencyControl> Restorer<C> {
         Ok(())
     }
 
-    /// Makes the changes of a batch, in order. One that is made again, or that deletes what is not there, does no
-    /// harm.
+    /// Makes the changes of a batch, in order. Making a change again, or deleting what does not exist, does no harm.
     pub(crate) fn apply(&mut self, batch: &Batch<'_>) -> Result<()> {
         let mut entered = self.enter()?;
         batch.changes.chunks(GROUP).try_for_each(|changes| entered.apply_group(batch, changes))
     }
 
-    /// Removes all rows of a table, and notes that for the next checkpoint. No other thread changes the table meanwhile.
+    /// Removes all rows of a table, and notes that for the next checkpoint. No other thread changes the table
+    /// meanwhile.
     pub(crate) fn empty(&mut self, table: &TableInner) -> Result<()> {
         let (mut from, mut page) = (None::<Vec<u8>>, Page::default());
         loop {
@@ -195,7 +196,7 @@ impl<C: ConcurrencyControl> Restorer<C> {
     fn enter(&mut self) -> Result<Entered<'_, C>> {
         self.context.enter();
         let declared = Declared { restores: true, ..Declared::default() };
-        // (Nobody else uses the database: there is nothing to wait for.)
+        // Nothing else uses the database, so there is nothing to wait for.
         let begun = C::begin(self.context.env(), &mut self.txn, declared, &mut Never);
         if let Err(why) = begun.unwrap_or(Err(NotBegun::WaitTimeout)) {
             self.context.leave();
@@ -229,7 +230,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         // SAFETY: tables outlive the restorer's use of them, keys lie in the batch; the transaction is open, the
         // epoch entered.
         let all_found = unsafe {
-            // Only latches of the index are waited for, whose holders do not wait.
+            // The search waits only for latches of the index, whose holders do not wait.
             run_all(&mut points[..changes.len()], self.context, self.txn, &mut OnMiss, |_, _| {
                 backoff.wait();
                 true
@@ -239,8 +240,8 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         let mut removed = Removed::default();
         for (point, change) in points.iter_mut().flatten().zip(changes) {
             let value = batch.value(change);
-            // Earlier changes of this group may be of the same key. A key that has come since is found when it
-            // is inserted; but not when it is deleted.
+            // Earlier changes of this group may concern the same key. If the key was inserted since the search, an
+            // insert finds it, but a deletion does not.
             if removed.contains(point.id) || value.is_none() && point.id == NOTHING {
                 *point = Point::new(change.table, point.key, Intent::Write);
                 probe(point);
@@ -257,7 +258,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         Ok(())
     }
 
-    /// Gives the record of a finished search this value, or makes one.
+    /// Gives the record of a finished search this value, or makes a record.
     fn put(&mut self, point: &Point<C>, value: &[u8], at: u64) -> Result<()> {
         self.try_put(point, value, at).map_err(|OutOfMemory| Error::OutOfMemory {
             limit_bytes: self.context.engine.memory.limit_bytes(),
@@ -280,7 +281,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         unsafe { C::restore_over(self.context.env(), record, value, at) }
     }
 
-    /// A new record, unless the key is there.
+    /// Makes a record, unless the key exists.
     fn create(&mut self, point: &Point<C>, value: &[u8], at: u64) -> Result<Inserted, OutOfMemory> {
         if self.slots.start == self.slots.end {
             *self.slots = self.context.engine.records.allocate_run(SLOTS)?;
@@ -303,7 +304,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         inserted
     }
 
-    /// Removes the records of the entries on a page; returns the place of the last one in the order of the index.
+    /// Removes the records of the entries on a page. Returns the place of the last entry in the order of the index.
     fn remove_page(&mut self, table: &TableInner, page: &Page) -> Vec<u8> {
         for at in 0..page.len {
             let short = page.slices[at].to_be_bytes();
@@ -319,7 +320,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
         order
     }
 
-    /// Removes the record of a finished search. Its slot serves no other before the epoch is left.
+    /// Removes the record of a finished search. Its slot is not used again before the epoch is left.
     fn remove(&self, point: &Point<C>) {
         let env = self.context.env();
         // SAFETY: the table is alive.
@@ -332,7 +333,7 @@ impl<C: ConcurrencyControl> Entered<'_, C> {
     }
 }
 
-/// Searches for the key alone, as things are now.
+/// Searches for the key alone, in the present state.
 #[inline(always)]
 fn probe<C: ConcurrencyControl>(point: &mut Point<C>) {
     // SAFETY: the table and the key are alive, as in `apply_group`; the epoch is entered.
@@ -359,7 +360,7 @@ impl Removed {
     }
 }
 
-/// The index's key of bytes that come from a file.
+/// Returns the index's key for bytes that come from a file.
 #[inline(always)]
 fn checked_key(table: &TableInner, bytes: &[u8]) -> Result<Key> {
     if bytes.len() > KEY_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Filling a database past transactions, and what transactions then find.
+//! Fills a database past transactions, and checks what transactions then find.
 
 use super::replay::{for_each_parallel, replay};
 use super::restore::{Restorer, resume};
@@ -31,7 +31,7 @@ fn table<C: ConcurrencyControl, K: Key>(db: &Database<C>) -> Table<K, [u8]> {
 const LONG: &str =
     "a beginning which is longer than eight layers of an index, of eight bytes each, are together";
 
-/// What a test does to a table, kept in a model as well.
+/// What a test does to a table. A model keeps the same.
 struct Fixture<'d, C: ConcurrencyControl, K> {
     db: &'d Database<C>,
     table: Table<K, [u8]>,
@@ -55,7 +55,7 @@ impl<'d, C: ConcurrencyControl, K: Key> Fixture<'d, C, K> {
         self.random.next_u64() % n
     }
 
-    /// One of `keys` keys: numbers, or strings of up to a hundred bytes that have long beginnings in common.
+    /// Returns one of `keys` keys: numbers, or strings of up to a hundred bytes that share long beginnings.
     fn key(&mut self, keys: u64) -> Vec<u8> {
         let number = self.below(keys);
         if K::FIXED8 {
@@ -65,7 +65,7 @@ impl<'d, C: ConcurrencyControl, K: Key> Fixture<'d, C, K> {
         format!("{prefix}{number}").into_bytes()
     }
 
-    /// Of no bytes, of those that fit a slot, of more, of many.
+    /// Returns a value of no bytes, of as many as fit a slot, of more, or of many.
     fn value(&mut self) -> Vec<u8> {
         let bytes = match self.below(20) {
             0..4 => 0,
@@ -92,7 +92,7 @@ impl<'d, C: ConcurrencyControl, K: Key> Fixture<'d, C, K> {
         .expect("memory");
     }
 
-    /// A change of one of `keys` keys, made to the model.
+    /// Returns a change of one of `keys` keys, and makes it to the model.
     fn change(&mut self, keys: u64) -> (Vec<u8>, Option<Vec<u8>>) {
         let key = self.key(keys);
         let value = (self.below(3) > 0).then(|| self.value());
@@ -172,8 +172,8 @@ fn check_restored<C: ConcurrencyControl, K: Key + AsKey<K>>(seed: u64, threads: 
     assert_eq!(db.statistics().memory.records, fixture.model.len() as u64, "no slot is lost");
 }
 
-/// Proves that what was loaded and replayed is what transactions find, and nothing else, whatever the lengths of keys
-/// and values, however often a key comes in a group, on one thread and on several.
+/// Proves that transactions find exactly what was loaded and replayed, whatever the lengths of keys and values,
+/// however often a key comes in a group, on one thread and on several.
 #[test]
 fn restored_is_as_committed() {
     for (seed, threads) in [(1, 1), (2, 3)] {
@@ -183,8 +183,8 @@ fn restored_is_as_committed() {
     }
 }
 
-/// Proves that every group of changes ends as it would one by one: the last change of each key counts, wherever in the
-/// group it stands and whatever came before.
+/// Proves that every group of changes ends as if they were made one by one: the last change of each key counts,
+/// wherever in the group it stands and whatever came before.
 #[test]
 fn groups_end_as_one_by_one() {
     let db = database::<Serializable>(u64::MAX);
@@ -217,7 +217,7 @@ fn replay_is_idempotent() {
     assert_eq!(db.statistics().memory.records, fixture.model.len() as u64, "no slot is lost");
 }
 
-/// Transactions over restored rows: they conflict, commit, and leave as little behind as over any others.
+/// Runs transactions over restored rows. They conflict, commit, and leave as little behind as over any other rows.
 fn check_transactions<C: ConcurrencyControl>(allows_write_skew: bool) {
     let db = database::<C>(u64::MAX);
     let mut fixture = Fixture::<C, u64>::new(&db, 4);
@@ -263,14 +263,14 @@ fn check_transactions<C: ConcurrencyControl>(allows_write_skew: bool) {
     assert!(memory.nodes < 20, "{memory:?}");
 }
 
-/// Proves that restored rows are rows like any others to transactions that come later.
+/// Proves that restored rows are rows like any others to later transactions.
 #[test]
 fn transactions_go_on() {
     check_transactions::<Serializable>(false);
     check_transactions::<Snapshot>(true);
 }
 
-/// Proves that timestamps go on behind those of restored commits, under which all of them are seen.
+/// Proves that timestamps continue behind those of restored commits, and that all of these commits are visible.
 #[test]
 fn timestamps_go_on() {
     let db = database::<Serializable>(u64::MAX);
@@ -343,7 +343,7 @@ fn replay_takes_no_more_memory() {
     assert_eq!(db.statistics().memory.records, 100);
 }
 
-/// Proves that short values lie in their slots again, after whatever came before: reads find them there.
+/// Proves that short values lie in their slots again, whatever came before, and that reads find them there.
 #[test]
 fn short_values_stay_in_their_slots() {
     let db = database::<Serializable>(u64::MAX);
@@ -360,8 +360,8 @@ fn short_values_stay_in_their_slots() {
     assert_eq!(db.statistics().memory.versions_bytes, 0);
 }
 
-/// Proves that keys, values and timestamps that cannot be are refused, and rows that are there twice are harmless,
-/// even on several threads.
+/// Proves that impossible keys, values and timestamps are refused, and that rows that occur twice are harmless, even
+/// on several threads.
 #[test]
 fn bad_input() {
     let db = database::<Serializable>(u64::MAX);
@@ -394,7 +394,7 @@ fn bad_input() {
     assert_eq!(db.statistics().memory.records, 301);
 }
 
-/// Proves that the first error ends everything, on one thread and on several, and is the one that is told.
+/// Proves that the first error ends everything, on one thread and on several, and is the error that is returned.
 #[test]
 fn errors_end_it() {
     for threads in [1, 3] {

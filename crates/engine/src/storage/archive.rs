@@ -4,37 +4,38 @@ use super::{File, OpenMode, Storage, StorageError};
 use std::fmt;
 use std::io::ErrorKind;
 
-/// What is copied at once.
+/// How many bytes are copied at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Why a file could not be archived.
 pub type ArchiveError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Keeps copies of the segments of a log, for restorations to points of time for which the database itself has given
-/// up what would be needed.
+/// Keeps copies of the segments of a log, for restorations to times for which the database itself has given up the
+/// needed segments.
 ///
-/// Each finished segment is offered, in order, from a thread that also writes checkpoints; transactions do not wait for
-/// it. The database gives a segment up only after it was kept. While keeping fails, the log grows, and the segment is
-/// offered again twice a second.
+/// Each finished segment is offered in order, from a thread that also writes checkpoints. Transactions do not wait
+/// for it. The database gives a segment up only after it was kept. While keeping fails, the log grows, and the
+/// segment is offered again twice a second.
 pub trait Archive: Send + Sync + fmt::Debug + 'static {
-    /// Keeps a copy of this file under its name. When this returns `Ok`, the copy is as durable as it will be: the
-    /// database may remove the file at once. A file that was kept before may be offered again, with the same contents.
+    /// Keeps a copy of this file under its name. When this returns `Ok`, the copy is as durable as it will be, and
+    /// the database may remove the file at once. A file that was kept before may be offered again, with the same
+    /// contents.
     fn keep(&self, file: &dyn File, name: &str) -> Result<(), ArchiveError>;
 }
 
-/// An archive in a directory: each file is copied under another name, synced, and given its own.
+/// An archive in a directory. Each file is copied under another name, synced, and renamed to its own.
 #[derive(Debug)]
 pub struct DirectoryArchive<S> {
     storage: S,
 }
 
 impl<S: Storage> DirectoryArchive<S> {
-    /// In this directory.
+    /// Makes an archive in this directory.
     pub fn new(storage: S) -> DirectoryArchive<S> {
         DirectoryArchive { storage }
     }
 
-    /// Whether the copy is there. An error if something else is.
+    /// Returns true if the copy exists. Fails if something else has its name.
     fn has(&self, file: &dyn File, name: &str) -> Result<bool, ArchiveError> {
         let copy = match self.storage.open(name, OpenMode::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -63,7 +64,7 @@ impl<S: Storage> DirectoryArchive<S> {
 impl<S: Storage + 'static> Archive for DirectoryArchive<S> {
     fn keep(&self, file: &dyn File, name: &str) -> Result<(), ArchiveError> {
         if self.has(file, name)? {
-            // Who has put it there may not have come to this.
+            // The process that put it there may not have reached this sync.
             return Ok(self.storage.sync_directory()?);
         }
         let temporary = format!("{name}.new");

@@ -1,18 +1,20 @@
-//! An open directory, whose files are reached through it rather than by its path: the other part of storage that knows
-//! what operating systems do differently.
+//! An open directory. Its files are reached through it instead of by its path. This is the other part of storage that
+//! knows what operating systems do differently.
 //!
-//! A directory that is renamed while it is open is still the same directory, and another one may take its path. On Unix
-//! each operation names a file relative to the directory's descriptor, so it acts on the directory that was opened,
-//! wherever that is now. On Windows a handle that does not share deletion keeps the directory and those above it
-//! from being renamed or removed, and the path is resolved once, so that no link on it can be switched.
+//! A directory that is renamed while it is open is still the same directory, and another one may take its path.
+//!
+//! - On Unix each operation names a file relative to the directory's descriptor. So it acts on the directory that was
+//!   opened, wherever that is now.
+//! - On Windows a handle that does not share deletion keeps the directory and those above it from being renamed or
+//!   removed. The path is resolved once, so that no link on it can be switched.
 
 use super::Space;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// How a file of a directory is opened. Its own name is not followed if it is a symbolic link, and a pipe does not wait
-/// for its other end.
+/// How a file of a directory is opened. If the file's own name is a symbolic link, it is not followed. Opening a pipe
+/// does not wait for its other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// To read.
@@ -21,12 +23,12 @@ pub(super) enum Access {
     ReadWrite,
     /// A new file, to read and write.
     CreateNew,
-    /// The lock's file, to read and write, which is created if it is missing. On Windows it cannot be removed
-    /// meanwhile.
+    /// The lock's file, to read and write. It is created if it is missing. On Windows it cannot be removed while it
+    /// is open.
     Lock,
 }
 
-/// What has a name.
+/// What a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Regular,
@@ -57,7 +59,7 @@ mod by_descriptor {
     }
 
     impl Directory {
-        /// The directory to which the path leads now.
+        /// Opens the directory to which the path now leads.
         pub(in crate::storage) fn open(path: &Path) -> io::Result<Directory> {
             let mut options = File::options();
             options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
@@ -87,7 +89,7 @@ mod by_descriptor {
             })
         }
 
-        /// All names in it.
+        /// Returns all names in the directory.
         pub(in crate::storage) fn names(&self) -> io::Result<Vec<OsString>> {
             let mut names = Vec::new();
             for entry in Dir::read_from(&self.handle)? {
@@ -108,22 +110,22 @@ mod by_descriptor {
             Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?)
         }
 
-        /// Makes durable which names it has.
+        /// Makes the directory's names durable.
         pub(in crate::storage) fn sync(&self) -> io::Result<()> {
             self.handle.sync_all()
         }
 
-        /// The room on its device.
+        /// Returns the room on the directory's device.
         pub(in crate::storage) fn space(&self) -> io::Result<Option<Space>> {
             let found = rustix::fs::fstatvfs(&self.handle)?;
             let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
             Ok(Some(Space { total_bytes: bytes(found.f_blocks), free_bytes: bytes(found.f_bavail) }))
         }
 
-        /// Locks the directory itself, until the handle is unlocked or closed: so it is held although somebody removes
-        /// or replaces the lock's file. `None` where a file system does not lock directories.
+        /// Locks the directory itself until the handle is unlocked or closed. So the lock is held even if somebody
+        /// removes or replaces the lock's file. Returns `None` if the file system does not lock directories.
         pub(in crate::storage) fn try_lock(&self) -> io::Result<Option<File>> {
-            // Another open file than `handle`, on which a second lock would be taken for the first.
+            // The lock needs another open file than `handle`, on which a second lock would count as the first.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let own =
                 File::from(retry_on_intr(|| rustix::fs::openat(&self.handle, ".", flags, Mode::empty()))?);
@@ -143,8 +145,8 @@ mod by_path {
     use std::fs;
     use std::path::PathBuf;
 
-    /// A directory, by a path that leads to it as long as this is there; but not under Miri, which has no calls relative
-    /// to descriptors.
+    /// A directory, by a path that leads to it as long as the directory is open. Under Miri, which has no calls
+    /// relative to descriptors, the path may lead elsewhere.
     #[derive(Debug)]
     pub(in crate::storage) struct Directory {
         path: PathBuf,
@@ -154,7 +156,7 @@ mod by_path {
     }
 
     impl Directory {
-        /// The directory to which the path leads now.
+        /// Opens the directory to which the path now leads.
         pub(in crate::storage) fn open(path: &Path) -> io::Result<Directory> {
             if !fs::metadata(path)?.is_dir() {
                 return Err(ErrorKind::NotADirectory.into());
@@ -176,7 +178,7 @@ mod by_path {
             #[cfg(windows)]
             {
                 use std::os::windows::fs::OpenOptionsExt;
-                // The link itself is opened, which the caller finds to be no regular file.
+                // This opens the link itself, which the caller finds to be no regular file.
                 const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
                 if access == Access::Lock {
                     shared_without_deletion(&mut options);
@@ -196,7 +198,7 @@ mod by_path {
             })
         }
 
-        /// All names in it.
+        /// Returns all names in the directory.
         pub(in crate::storage) fn names(&self) -> io::Result<Vec<OsString>> {
             fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name())).collect()
         }
@@ -209,23 +211,24 @@ mod by_path {
             fs::rename(self.path.join(from), self.path.join(to))
         }
 
-        /// Does nothing: there is no such call on Windows; names are in the journal of the file system.
+        /// Checks only that the directory exists. Windows has no call that syncs names; they are in the journal of
+        /// the file system.
         pub(in crate::storage) fn sync(&self) -> io::Result<()> {
             fs::metadata(&self.path).map(drop)
         }
 
-        /// The room on its device, which is not known here.
+        /// Returns no room: that of the device is not known here.
         pub(in crate::storage) fn space(&self) -> io::Result<Option<Space>> {
             fs::metadata(&self.path).map(|_| None)
         }
 
-        /// Locks the directory itself, which is not known here; the lock's file cannot be removed.
+        /// Returns no lock: how to lock the directory itself is not known here. The lock's file cannot be removed.
         pub(in crate::storage) fn try_lock(&self) -> io::Result<Option<File>> {
             Ok(None)
         }
     }
 
-    /// Has what is opened be neither renamed nor removed by others meanwhile, a directory too.
+    /// Keeps others from renaming or removing what is opened, even a directory.
     #[cfg(windows)]
     fn shared_without_deletion(options: &mut fs::OpenOptions) -> &mut fs::OpenOptions {
         use std::os::windows::fs::OpenOptionsExt;
@@ -236,7 +239,7 @@ mod by_path {
     }
 }
 
-/// What tells a file from all others on its system; `None` where that cannot be told.
+/// Returns what tells a file from all others on its system; `None` if that is unknown.
 pub(super) fn id(file: &File) -> io::Result<Option<u128>> {
     #[cfg(unix)]
     {
@@ -248,7 +251,7 @@ pub(super) fn id(file: &File) -> io::Result<Option<u128>> {
     file.metadata().map(|_| None)
 }
 
-/// How much room a file takes; its length where that is not known.
+/// Returns how much room a file takes; its length if that is unknown.
 pub(super) fn disk_bytes(file: &File) -> io::Result<u64> {
     let found = file.metadata()?;
     #[cfg(unix)]
@@ -257,7 +260,7 @@ pub(super) fn disk_bytes(file: &File) -> io::Result<u64> {
     Ok(found.len())
 }
 
-/// Returns true if a file has other names as well, by hard links; false where that is not known.
+/// Returns true if a file has other names as well, by hard links; false if that is unknown.
 pub(super) fn has_other_names(file: &File) -> io::Result<bool> {
     #[cfg(unix)]
     return Ok(std::os::unix::fs::MetadataExt::nlink(&file.metadata()?) > 1);

@@ -1,40 +1,40 @@
-//! What can go wrong in storage: which operation, on which file, where, and why.
+//! Errors of storage: which operation failed, on which file, where, and why.
 
 use super::Holder;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// What was asked of a [`Storage`](super::Storage) or a [`File`](super::File).
+/// An operation of a [`Storage`](super::Storage) or a [`File`](super::File).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// To open a file that exists.
+    /// Opening an existing file.
     Open,
-    /// To create a file.
+    /// Creating a file.
     Create,
-    /// To list the files.
+    /// Listing the files.
     List,
-    /// To remove a file.
+    /// Removing a file.
     Remove,
-    /// To rename a file.
+    /// Renaming a file.
     Rename,
-    /// To make names durable.
+    /// Making names durable.
     SyncDirectory,
-    /// To take the directory for oneself.
+    /// Locking the directory.
     Lock,
-    /// To ask for the room on the device.
+    /// Asking for the room on the device.
     Space,
-    /// To read.
+    /// Reading.
     Read,
-    /// To write.
+    /// Writing.
     Write,
-    /// To reserve blocks.
+    /// Reserving blocks.
     Preallocate,
-    /// To set the length.
+    /// Setting the length.
     Truncate,
-    /// To make data durable.
+    /// Making data durable.
     SyncData,
-    /// To ask for the length.
+    /// Asking for the length.
     Len,
 }
 
@@ -59,17 +59,17 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Why it failed.
+/// Why an operation failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The operating system, or what stands for it, said so.
+    /// The operating system, or what stands for it, reported this error.
     Io(Arc<io::Error>),
-    /// Another process holds the directory; which one, unless that cannot be read.
+    /// Another process holds the directory. The process is known unless it cannot be read.
     Locked(Option<Holder>),
     /// The file ends before the bytes that were to be read.
     EndOfFile {
-        /// Where it ends.
+        /// Where the file ends.
         len_bytes: u64,
     },
     /// The handle was opened only to read.
@@ -88,43 +88,43 @@ pub struct StorageError {
 }
 
 impl StorageError {
-    /// The operation on this file, or directory, failed because of this.
+    /// Returns the error of an operation on this file or directory.
     pub fn new(operation: Operation, file: impl Into<String>, cause: Cause) -> StorageError {
         StorageError { operation, file: file.into(), offset: None, cause }
     }
 
-    /// As [`StorageError::new`], with an error of the operating system.
+    /// Returns an error like [`StorageError::new`], with an error of the operating system as its cause.
     pub fn io(operation: Operation, file: impl Into<String>, error: io::Error) -> StorageError {
         StorageError::new(operation, file, Cause::Io(Arc::new(error)))
     }
 
-    /// The same error, with the offset in the file that the operation was for.
+    /// Adds the offset in the file that the operation was for.
     #[must_use]
     pub fn at(self, offset: u64) -> StorageError {
         StorageError { offset: Some(offset), ..self }
     }
 
-    /// What was tried.
+    /// Returns the operation that failed.
     pub fn operation(&self) -> Operation {
         self.operation
     }
 
-    /// On which file, or directory.
+    /// Returns the file or directory that the operation was for.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// At which offset, for operations that have one.
+    /// Returns the offset, for operations that have one.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }
 
-    /// Why it failed.
+    /// Returns why the operation failed.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// The cause in the standard library's terms.
+    /// Returns the cause in the standard library's terms.
     pub fn kind(&self) -> ErrorKind {
         match &self.cause {
             Cause::Io(error) => error.kind(),
@@ -135,7 +135,7 @@ impl StorageError {
         }
     }
 
-    /// Whether there was no room left: what may pass when files are removed.
+    /// Returns true if there was no room left. Removing files may cure that.
     pub fn is_full(&self) -> bool {
         matches!(self.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
     }

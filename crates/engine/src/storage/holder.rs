@@ -1,14 +1,14 @@
-//! Who holds a directory.
+//! The holder of a directory.
 
 use std::fmt;
 
 /// Longer program names are cut, so that a lock file stays a line or three.
 const PROGRAM_BYTES_MAX: usize = 256;
 
-/// Who has locked a directory: what others are told.
+/// The process that has locked a directory, as others are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The process.
+    /// The process's id.
     pub pid: u32,
     /// The name of its program.
     pub program: String,
@@ -17,21 +17,21 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// This process. The caller says when it started: it has the clock.
+    /// Returns this process. The caller has the clock and says when the process started.
     pub fn this_process(started_s: u64) -> Holder {
         let path = std::env::current_exe().unwrap_or_default();
         let program = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Holder { pid: std::process::id(), program, started_s }
     }
 
-    /// The text of a lock file, which [`Holder::parse`] reads.
+    /// Returns the text of a lock file, which [`Holder::parse`] reads.
     pub(super) fn text(&self) -> String {
         let program: String = self.program.chars().filter(|c| !c.is_control()).collect();
         let end = program.floor_char_boundary(PROGRAM_BYTES_MAX);
         format!("pid {}\nstarted_s {}\nprogram {}\n", self.pid, self.started_s, &program[..end])
     }
 
-    /// The holder that a lock file names; nothing where it is empty or half written.
+    /// Returns the holder that a lock file names. Returns none if the file is empty or half written.
     pub(super) fn parse(text: &str) -> Option<Holder> {
         let mut lines = text.strip_suffix('\n')?.lines();
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
@@ -40,7 +40,7 @@ impl Holder {
         Some(Holder { pid, program: field("program")?.to_string(), started_s })
     }
 
-    /// Whether these bytes are the text of some holder, and nothing else.
+    /// Returns true if these bytes are exactly the text of a holder.
     pub(super) fn is_text(bytes: &[u8]) -> bool {
         let text = str::from_utf8(bytes).ok();
         text.is_some_and(|text| Holder::parse(text).is_some_and(|holder| holder.text() == text))
@@ -57,8 +57,8 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Year, month and day of a day counted from 1970-01-01: Howard Hinnant's `civil_from_days`, in which a
-/// year begins in March so that the leap day is its last.
+/// Returns the year, month and day of a day counted from 1970-01-01. This is Howard Hinnant's `civil_from_days`, in
+/// which a year begins in March so that the leap day is its last.
 pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -72,14 +72,14 @@ pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// A directory held: dropping it sets the directory free.
+/// A held directory. Dropping the guard releases it.
 pub struct LockGuard {
     _held: Box<dyn Send + Sync>,
 }
 
 impl LockGuard {
-    /// A guard that holds as long as `held` is not dropped: for implementations of
-    /// [`Storage`](super::Storage).
+    /// Makes a guard for implementations of [`Storage`](super::Storage). The directory is held until the guard drops
+    /// `held`.
     pub fn new(held: impl Send + Sync + 'static) -> LockGuard {
         LockGuard { _held: Box::new(held) }
     }
@@ -95,7 +95,7 @@ impl fmt::Debug for LockGuard {
 mod tests {
     use super::*;
 
-    /// Proves that a lock file says who wrote it, and that one half written names nobody.
+    /// Proves that a lock file names its writer, and that a half-written lock file names no holder.
     #[test]
     fn a_holder_is_read_back() {
         let holder = Holder { pid: 42, program: "my program".to_string(), started_s: 7 };
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(read.program, "é".repeat(PROGRAM_BYTES_MAX / 2));
     }
 
-    /// Proves that times are told in the calendar, leap days included.
+    /// Proves that times are displayed in the calendar, leap days included.
     #[test]
     fn a_holder_is_told_to_people() {
         let at = |started_s| Holder { pid: 42, program: "braid".to_string(), started_s }.to_string();

@@ -1,4 +1,4 @@
-//! A directory in memory: for databases that are not to outlive their process, and for tests.
+//! A directory in memory, for databases that need not outlive their process, and for tests.
 
 use super::{
     Cause, File, Holder, LockGuard, OpenMode, Operation, Result, Space, Storage, StorageError, check_name,
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
 
-/// A directory in memory with a limit on its bytes. Clones are the same directory; it is gone with the
-/// last of them and of its files' handles. Nothing survives a crash, so a sync does nothing.
+/// A directory in memory with a limit on its bytes. Clones are the same directory. It is gone with the last clone and
+/// the last handle of its files. Nothing survives a crash, so a sync does nothing.
 #[derive(Clone)]
 pub struct MemoryStorage {
     shared: Arc<Shared>,
@@ -20,7 +20,7 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// `used_bytes` is what all contents take, also removed ones that are still open, and `used_bytes <= limit_bytes`.
+/// `used_bytes` is what all contents take, including removed files that are still open. `used_bytes <= limit_bytes`.
 #[derive(Default)]
 struct State {
     files: BTreeMap<String, Arc<Contents>>,
@@ -28,13 +28,13 @@ struct State {
     holder: Option<Holder>,
 }
 
-/// The bytes of a file, under a lock of their own. Where both locks are held, this one is the outer.
+/// The bytes of a file, under a lock of their own. If both locks are held, this one is the outer.
 struct Contents {
     shared: Arc<Shared>,
     bytes: Mutex<Bytes>,
 }
 
-/// What a file holds, and how long it is: beyond `held` it reads as zeros, which take nothing.
+/// What a file holds, and its length. Beyond `held` it reads as zeros, which take no memory.
 #[derive(Default)]
 struct Bytes {
     held: Vec<u8>,
@@ -42,7 +42,7 @@ struct Bytes {
 }
 
 impl MemoryStorage {
-    /// An empty directory for at most so many bytes.
+    /// Makes an empty directory for at most `limit_bytes` bytes.
     pub fn new(limit_bytes: u64) -> MemoryStorage {
         MemoryStorage { shared: Arc::new(Shared { limit_bytes, state: Mutex::new(State::default()) }) }
     }
@@ -83,7 +83,7 @@ impl Storage for MemoryStorage {
 
     fn remove(&self, name: &str) -> Result<()> {
         check_name(Operation::Remove, name)?;
-        // Dropped after the lock: the last owner of contents takes it again.
+        // The contents are dropped after the lock is released, because their last owner takes it again.
         let removed = lock(&self.shared.state).files.remove(name);
         removed.map(drop).ok_or_else(|| failed(Operation::Remove, name, ErrorKind::NotFound))
     }
@@ -130,7 +130,7 @@ impl Drop for Held {
 }
 
 impl Contents {
-    /// Has `bytes`, which are these contents', hold so many from the beginning on, if there is room.
+    /// Makes `bytes`, which belong to these contents, hold the first `len_bytes` bytes of the file, if there is room.
     fn hold(&self, bytes: &mut Bytes, len_bytes: u64) -> Result<(), ErrorKind> {
         let held = &mut bytes.held;
         let old = held.len() as u64;
@@ -166,7 +166,7 @@ struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// Has all held before `end`.
+    /// Makes the file hold everything before `end`.
     fn grow(&self, bytes: &mut Bytes, end: Option<u64>) -> Result<(), ErrorKind> {
         match end {
             None => Err(ErrorKind::FileTooLarge),
@@ -221,7 +221,7 @@ impl File for MemoryFile {
 
     fn truncate(&self, len_bytes: u64) -> Result<()> {
         self.check_writable(Operation::Truncate)?;
-        // (As file systems have it: lengths are signed.)
+        // As in file systems, lengths are signed.
         if i64::try_from(len_bytes).is_err() {
             return Err(failed(Operation::Truncate, &self.name, ErrorKind::FileTooLarge).at(len_bytes));
         }

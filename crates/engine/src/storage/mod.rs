@@ -1,48 +1,49 @@
 //! Where the bytes of a database lie: one directory of files, behind a trait.
 //!
-//! Everything durable is built on [`Storage`] and [`File`], and relies on what is said here and on
-//! nothing else. There is a file system's (`FileStorage`), one in memory (`MemoryStorage`), and, in the
-//! simulator, one that crashes and fails in every way that this contract allows. These calls are the cold
-//! edge of the engine, made per group of transactions and never per operation, so they are `dyn`.
+//! Everything durable is built on [`Storage`] and [`File`], and relies only on what this page says. There is an
+//! implementation for a file system (`FileStorage`) and one in memory (`MemoryStorage`). The simulator has one that
+//! crashes and fails in every way that this contract allows. The calls are the cold edge of the engine: they are made
+//! per group of transactions and never per operation, so they are `dyn`.
 //!
 //! # The contract
 //!
-//! While the process lives, reads see the latest writes, through whichever handle; each name leads to one
-//! file, and no file has two names. Every call is about the directory that was opened, wherever it has been moved since.
-//! Calls may come from several threads at once. Writes to one sector, or a
-//! [`File::preallocate`] or [`File::truncate`] of a range that is being written, must not overlap in time.
+//! - While the process lives, reads see the latest writes, through whichever handle.
+//! - Each name leads to one file, and no file has two names.
+//! - Every call concerns the directory that was opened, wherever it has been moved since.
+//! - Calls may come from several threads at once. Writes to one sector must not overlap in time. Neither must a
+//!   [`File::preallocate`] or [`File::truncate`] of a range overlap with writes to it.
 //!
-//! After a crash of the process alone, all of it is still there. After a crash of the machine:
+//! After a crash of the process alone, everything is still there. After a crash of the machine:
 //!
-//! - **Data** is durable once a [`File::sync_data`] that began after the write has returned without an error:
-//!   the bytes and the file's length.
-//! - **Names** are durable once a [`Storage::sync_directory`] that began after the operation has returned
-//!   without an error. Neither implies the other: a file with synced data and an unsynced name is not found,
-//!   and a synced name can lead to a file whose data is not there.
-//! - **Sectors** of [`SECTOR_BYTES`], counted from the start of the file, are written whole or not at all.
-//!   Of those written since the last sync any subset survives: one that was written more than once holds any
-//!   of its contents since the last sync. So a write over several sectors may be torn anywhere. The length is
-//!   any that the file has had since the last sync.
-//! - **Space without content** may hold anything, also what looks like data of other or of deleted files:
-//!   preallocated sectors that no synced write has reached, and sectors that the length covers although their
-//!   data was not synced. (Without a crash they read as zeros.)
-//! - **Directory operations** that are not synced have each happened or not, whatever their order; but one
-//!   that takes a name which another has set free happens only if that one did. A rename is atomic: its
-//!   target leads to the old file or to the new one, and to one of them always.
+//! - **Data** is durable once a [`File::sync_data`] that began after the write has returned without an error: the
+//!   bytes and the file's length.
+//! - **Names** are durable once a [`Storage::sync_directory`] that began after the operation has returned without an
+//!   error. Neither implies the other: a file with synced data and an unsynced name is not found, and a synced name
+//!   can lead to a file whose data is missing.
+//! - **Sectors** of [`SECTOR_BYTES`], counted from the start of the file, are written whole or not at all. Any subset
+//!   of the sectors written since the last sync survives. A sector that was written more than once holds any of its
+//!   contents since the last sync. So a write over several sectors may be torn anywhere. The length is any that the
+//!   file has had since the last sync.
+//! - **Space without content** may hold anything, even what looks like data of other files or of deleted files. It
+//!   consists of preallocated sectors that no synced write has reached, and of sectors that the length covers
+//!   although their data was not synced. Without a crash they read as zeros.
+//! - **Directory operations** that are not synced have each happened or not, whatever their order. But an operation
+//!   that takes a name which another operation has set free happens only if the other did. A rename is atomic: its
+//!   target always leads to the old file or to the new one.
 //!
-//! A sync that failed says nothing about what is durable. Data that it should have written may be lost
-//! although it can still be read and although a later sync succeeds (Linux marks the pages clean). So
-//! after a failed sync the file, or for a directory its unsynced names, is **never to be trusted again**
-//! by this process: stop, and recover from what a fresh start finds.
+//! A failed sync says nothing about what is durable. Data that it should have written may be lost although it can
+//! still be read and although a later sync succeeds (Linux marks the pages clean). So after a failed sync, this
+//! process must **never trust again** the file, or for a directory its unsynced names: stop, and recover from what a
+//! fresh start finds.
 //!
-//! A write that failed may have written any subset of its sectors. Disks also lie: bits flip, writes are
-//! lost or land elsewhere, all reported as success. No implementation can notice that, so whatever is stored
-//! carries checksums that include where it should be.
+//! A write that failed may have written any subset of its sectors. Disks also lie: bits flip, writes are lost or land
+//! elsewhere, and all are reported as success. No implementation can notice that, so whatever is stored carries
+//! checksums that include where it should be.
 //!
 //! # Names
 //!
-//! A name is one component of a path: 1 to [`NAME_BYTES_MAX`] of ASCII letters, digits, `-`, `_` and `.`, not
-//! beginning with a dot, and not [`LOCK_NAME`], which is the lock's.
+//! A name is one component of a path: 1 to [`NAME_BYTES_MAX`] of ASCII letters, digits, `-`, `_` and `.`. It does not
+//! begin with a dot, and is not [`LOCK_NAME`], which is the lock's.
 
 mod archive;
 mod directory;
@@ -70,36 +71,36 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The result of everything that storage does.
+/// The result of every storage operation.
 pub type Result<T, E = StorageError> = std::result::Result<T, E>;
 
 /// The unit that a crash of the machine cannot tear.
 pub const SECTOR_BYTES: usize = 512;
 
-/// The longest name of a file.
+/// The greatest length of a file's name.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// What no file may be called: implementations over a real directory keep their lock under it.
+/// The name that no file may have. Implementations over a real directory keep their lock under it.
 pub const LOCK_NAME: &str = "lock";
 
-/// So often in a row an interrupted call is made again.
+/// How many times in a row an interrupted call is made again.
 const INTERRUPTS_MAX: u32 = 100;
 
 /// How [`Storage::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// A new, empty file, to read and write. Fails where the name is taken.
+    /// Creates an empty file, to read and write. Fails if the name is taken.
     CreateNew,
-    /// An existing file, to read only.
+    /// Opens an existing file, to read only.
     Read,
-    /// An existing file, to read and write.
+    /// Opens an existing file, to read and write.
     ReadWrite,
 }
 
 /// Room on the device, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// All that there is.
+    /// The size of the device.
     pub total_bytes: u64,
     /// What can still be written.
     pub free_bytes: u64,
@@ -107,15 +108,17 @@ pub struct Space {
 
 /// One directory of files. The module's head has the contract.
 pub trait Storage: Send + Sync + fmt::Debug {
-    /// Opens or creates the file `name`. A created one is durable as a name only after
-    /// [`Storage::sync_directory`]. Its handle stays good when the file is renamed or removed.
+    /// Opens or creates the file `name`. The name of a created file is durable only after
+    /// [`Storage::sync_directory`]. The handle stays good when the file is renamed or removed.
     fn open(&self, name: &str, mode: OpenMode) -> Result<Box<dyn File>>;
 
-    /// The names of all files, sorted. Passes over names that no file may have. What is no regular file, as a link or a
-    /// pipe, and has a name that a file may have, is among them: it may be in the place of one, and to open it is an error.
+    /// Returns the names of all files, sorted, without names that no file may have. If something other than a regular
+    /// file, such as a link or a pipe, has a name that a file may have, the list includes it: it may be in the place
+    /// of a file, and opening it is an error.
     fn list(&self) -> Result<Vec<String>>;
 
-    /// What [`Storage::list`] passes over, sorted, the lock's file excepted: what others keep in the directory.
+    /// Returns the names that [`Storage::list`] omits, sorted, except for the lock's file. They belong to what others
+    /// keep in the directory.
     fn strangers(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -123,21 +126,21 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Removes a file. Its space is free when its last handle is gone.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// Gives the file `from` the name `to`, in place of the file that may have that name: atomically.
+    /// Renames the file `from` to `to` atomically, and replaces the file that may have that name.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Makes durable all that [`Storage::open`], [`Storage::remove`] and [`Storage::rename`] did to names.
+    /// Makes durable what [`Storage::open`], [`Storage::remove`] and [`Storage::rename`] did to names.
     fn sync_directory(&self) -> Result<()>;
 
-    /// Takes the directory for oneself until the guard is dropped or the process ends, however it ends.
-    /// Never waits: where it is taken, the error is [`Cause::Locked`] and names the holder. Where something else has
-    /// the lock's name, that is left as it is, and an error.
+    /// Locks the directory until the guard is dropped or the process ends, in whatever way. This never waits: if the
+    /// directory is locked, the error is [`Cause::Locked`] and names the holder. If something other than the lock's
+    /// file has its name, this leaves it unchanged and fails.
     fn lock(&self, holder: &Holder) -> Result<LockGuard>;
 
-    /// The room on the device, where that is known.
+    /// Returns the room on the device, if it is known.
     fn space(&self) -> Result<Option<Space>>;
 
-    /// Where the directory is, to be shown to people. `None` unless implemented.
+    /// Returns where the directory is, to be shown to people. `None` unless implemented.
     fn path(&self) -> Option<&Path> {
         None
     }
@@ -145,50 +148,49 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
 /// One open file. The module's head has the contract.
 pub trait File: Send + Sync + fmt::Debug {
-    /// What errors call the file.
+    /// Returns the name of the file in errors.
     fn name(&self) -> &str;
 
-    /// Reads from `offset` on and says how many bytes: perhaps fewer than asked for, and 0 at the end of
-    /// the file, beyond it, or where nothing was asked for.
+    /// Reads from `offset` on and returns how many bytes were read. There may be fewer than asked for. There are 0 at
+    /// the end of the file, beyond it, or if nothing was asked for.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
-    /// Writes from `offset` on and says how many bytes: perhaps fewer than were given, and 0 only where none
-    /// were. A gap between the old end and `offset` reads as zeros.
+    /// Writes from `offset` on and returns how many bytes were written. There may be fewer than were given, and 0
+    /// only if none were given. A gap between the old end and `offset` reads as zeros.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize>;
 
-    /// Reserves blocks for the range, so that writes to it do not fail for want of room, and makes the file
-    /// that long. What was written stays; the rest reads as zeros. (A copy-on-write file system can want
-    /// room even so.)
+    /// Reserves blocks for the range, so that writes to it do not fail for want of room, and extends the file to its
+    /// end. What was written stays; the rest reads as zeros. A copy-on-write file system may need more room even so.
     fn preallocate(&self, offset: u64, bytes: u64) -> Result<()>;
 
-    /// Makes the file this long. What is added reads as zeros and reserves nothing.
+    /// Sets the file's length. What is added reads as zeros and reserves nothing.
     fn truncate(&self, len_bytes: u64) -> Result<()>;
 
-    /// Makes durable what was written, and the length. If it fails, never trust the file again.
+    /// Makes durable what was written, and the length. If this fails, the file must never be trusted again.
     fn sync_data(&self) -> Result<()>;
 
-    /// Says that what was written to the range had better go to the device soon, and will not be read for a while. A
-    /// hint: it waits for nothing, and changes nothing about what is durable. Does nothing unless implemented.
+    /// Suggests that what was written to the range goes to the device soon, because it will not be read for a while.
+    /// This hint waits for nothing, and changes nothing about what is durable. It does nothing unless implemented.
     fn write_back(&self, offset: u64, bytes: u64) {
         let _ = (offset, bytes);
     }
 
-    /// How long the file is.
+    /// Returns the file's length.
     fn len_bytes(&self) -> Result<u64>;
 
-    /// How much room the file takes: less than its length where blocks were never written, or more where more were
-    /// reserved. The length unless implemented.
+    /// Returns how much room the file takes. That is less than its length if blocks were never written, and more if
+    /// more blocks were reserved. Unless implemented, this is the length.
     fn disk_bytes(&self) -> Result<u64> {
         self.len_bytes()
     }
 
-    /// A number that no other file has while this one is open, whatever its name is now. `None`, which says nothing,
-    /// unless implemented.
+    /// Returns a number that no other file has while this file is open, whatever its name is now. `None`, which says
+    /// nothing, unless implemented.
     fn id(&self) -> Result<Option<u128>> {
         Ok(None)
     }
 
-    /// Fills the buffer, completing short reads. An error with [`Cause::EndOfFile`] if the file ends before.
+    /// Fills the buffer, and completes short reads. Fails with [`Cause::EndOfFile`] if the file ends before.
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < buffer.len() {
@@ -204,7 +206,7 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Writes all, completing short writes. If it fails, any part may have been written.
+    /// Writes all of `data`, and completes short writes. If this fails, any part may have been written.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut done = 0;
         while done < data.len() {
@@ -221,7 +223,7 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 }
 
-/// Makes a call again that a signal interrupted before it had done anything.
+/// Repeats a call that a signal interrupted before it had done anything.
 fn uninterrupted<E: Interrupted>(mut call: impl FnMut() -> Result<usize, E>) -> Result<usize, E> {
     for _ in 0..INTERRUPTS_MAX {
         match call() {
@@ -232,7 +234,7 @@ fn uninterrupted<E: Interrupted>(mut call: impl FnMut() -> Result<usize, E>) -> 
     call()
 }
 
-/// An error that can say that nothing but a signal was in the way.
+/// An error that can say that the call was only interrupted by a signal.
 trait Interrupted {
     fn is_interrupted(&self) -> bool;
 }
@@ -249,12 +251,12 @@ impl Interrupted for std::io::Error {
     }
 }
 
-/// An error unless `name` is one that a file may have: what every implementation checks first.
+/// Fails unless a file may have this name. Every implementation checks this first.
 pub fn check_name(operation: Operation, name: &str) -> Result<()> {
     if is_name(name) { Ok(()) } else { Err(StorageError::new(operation, name, Cause::Name)) }
 }
 
-/// Whether a file may have this name.
+/// Returns true if a file may have this name.
 pub fn is_name(name: &str) -> bool {
     let good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());

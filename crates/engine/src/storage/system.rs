@@ -1,4 +1,4 @@
-//! What operating systems do differently with files; with directories they do in `directory.rs`.
+//! What operating systems do differently with files. `directory.rs` has the differences for directories.
 
 use super::directory::Directory;
 use super::uninterrupted;
@@ -6,15 +6,15 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Zeros are written, and holes rewritten, in pieces of this size.
+/// The size of the pieces in which zeros are written, and holes rewritten.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Makes durable which names the directory at this path has.
+/// Makes the names of the directory at this path durable.
 pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     Directory::open(directory)?.sync()
 }
 
-/// A file that is read and written at offsets. (On Windows that moves its one position, which nothing else uses.)
+/// A file that is read and written at offsets. On Windows that moves its single position, which nothing else uses.
 #[derive(Debug)]
 pub(super) struct Positioned {
     file: File,
@@ -59,21 +59,21 @@ impl Positioned {
 }
 
 impl Positioned {
-    /// Has the system begin to write what is in its memory of the range. On Linux, that is what it does when it is told
-    /// that pages are not needed any more which are not on the device yet.
+    /// Makes the system begin to write the part of the range that is in its memory. Linux does that when it is told
+    /// that pages are no longer needed which are not on the device yet.
     pub(super) fn write_back(&self, offset: u64, bytes: u64) {
         #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
         {
             use rustix::fs::{Advice, fadvise};
             let bytes = std::num::NonZeroU64::new(bytes);
-            // What fails here fails in the sync as well.
+            // Whatever fails here fails in the sync as well.
             let _hint = fadvise(&self.file, offset, bytes, Advice::DontNeed);
         }
         #[cfg(not(all(any(target_os = "linux", target_os = "android"), not(miri))))]
         let _ = (offset, bytes);
     }
 
-    /// Reserves blocks for `bytes > 0` from `offset` on, and makes the file that long.
+    /// Reserves blocks for `bytes > 0` from `offset` on, and extends the file to the end of that range.
     pub(super) fn preallocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         assert!(bytes > 0, "there is something to reserve");
         #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
@@ -90,8 +90,8 @@ impl Positioned {
         self.preallocate_by_writing(offset, bytes)
     }
 
-    /// As `posix_fallocate` does it where the file system has no call for it: writes what is there again,
-    /// which gives holes their blocks, and zeros beyond the end.
+    /// Reserves blocks in the way of `posix_fallocate` on file systems without a call for it. It rewrites what is
+    /// there, which gives holes their blocks, and writes zeros beyond the end.
     pub(super) fn preallocate_by_writing(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let end = offset.checked_add(bytes).ok_or(io::ErrorKind::FileTooLarge)?;
         let mut piece = vec![0; PIECE_BYTES];
@@ -100,7 +100,7 @@ impl Positioned {
             let len = PIECE_BYTES.min(usize::try_from(end - at).unwrap_or(PIECE_BYTES));
             let piece = &mut piece[..len];
             piece.fill(0);
-            // A short read would turn data into zeros, so it is taken for what it is.
+            // A short read would turn data into zeros, so only the bytes that were read are written again.
             let read = uninterrupted(|| self.read_at(at, piece))?;
             let again = if read == 0 { &*piece } else { &piece[..read] };
             let written = uninterrupted(|| self.write_at(at, again))?;

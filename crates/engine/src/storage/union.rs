@@ -4,19 +4,20 @@ use super::{File, Holder, LOCK_NAME, LockGuard, OpenMode, Operation, Result, Spa
 use crate::sync::Arc;
 use std::io::ErrorKind;
 
-/// A directory with files of others, only to be read: all else fails as on a read-only medium.
+/// A directory together with files of other directories. It can only be read: everything else fails as on a read-only
+/// medium.
 #[derive(Debug)]
 pub struct Union {
     base: Arc<dyn Storage>,
-    /// A file that several have is that of the last.
+    /// The other directories. If several have a file, the last one's counts.
     others: Vec<Arc<dyn Storage>>,
-    /// Which files of the others count.
+    /// Which files of the other directories count.
     counts: fn(&str) -> bool,
 }
 
 impl Union {
-    /// All files of `base`, and those of `others` whose names `counts` takes. Of several files with one name it is
-    /// that of the last directory.
+    /// Joins all files of `base` with those files of `others` whose names `counts` accepts. If several files have one
+    /// name, the last directory's counts.
     pub fn new(base: Arc<dyn Storage>, others: Vec<Arc<dyn Storage>>, counts: fn(&str) -> bool) -> Union {
         Union { base, others, counts }
     }

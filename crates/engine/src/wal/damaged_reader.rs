@@ -60,7 +60,7 @@ pub struct Remains<'a> {
     storage: &'a dyn Storage,
     database: DatabaseId,
     start: u64,
-    /// The parts from the one that holds `start` on.
+    /// The parts from the part on that holds `start`.
     parts: Vec<Part>,
     /// What is wrong behind the last part.
     fault: Option<Fault>,

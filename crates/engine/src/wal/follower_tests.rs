@@ -21,7 +21,7 @@ fn open_log(storage: &Arc<dyn Storage>) -> (Writer, Flusher) {
     open(Arc::clone(storage), small(), Arc::new(SystemClock::default()), tail).unwrap()
 }
 
-/// A record's changes; some are several times what a follower reads at once.
+/// Returns a record's changes. Some are several times what a follower reads at once.
 fn changes(i: u64) -> Changes {
     let mut changes = Changes::new();
     let value = vec![i as u8; (i * 137 % 900) as usize];
@@ -29,7 +29,7 @@ fn changes(i: u64) -> Changes {
     changes
 }
 
-/// The timestamps and ends of the records that come before `until`, in steps of the buffer that is asked for.
+/// Returns the timestamps and ends of the records before `until`, read in steps of the requested buffer.
 fn follow(follower: &mut Follower, until: Lsn) -> Result<Vec<(u64, Lsn)>> {
     let mut found = Vec::new();
     loop {
@@ -52,8 +52,8 @@ fn follower(storage: &Arc<dyn Storage>, start: Lsn, chain: Option<u32>) -> Follo
     Follower::new(Arc::clone(storage), DATABASE, start, chain)
 }
 
-/// Proves that whoever follows a log gets its records, from wherever it begins, step by step and at once, over segments and
-/// openings, in order and nothing else; with the checksum of the record before, too.
+/// Proves that a follower of a log gets exactly its records in order, from wherever it begins, step by step and at
+/// once, over segments and openings, and with the checksum of the record before.
 #[test]
 fn logs_are_followed() {
     let storage = memory();
@@ -82,11 +82,11 @@ fn logs_are_followed() {
         let other = follow(&mut follower(&storage, lsn, Some(chain.unwrap_or(0) ^ 1)), end);
         assert!(matches!(other, Err(Error::Damaged { .. })), "{other:?}");
     }
-    // A long record's buffer is not kept.
+    // The buffer of a long record is not kept.
     assert!(live.room_bytes() < 2000, "{}", live.room_bytes());
 }
 
-/// Proves that a hold keeps what lies behind it, moves, and is cut where it keeps too much.
+/// Proves that a hold keeps what lies behind it, moves, and is cut if it keeps too much.
 #[test]
 fn logs_are_held() {
     let storage = memory();

@@ -12,7 +12,7 @@ use crate::storage::{File, Storage};
 pub enum Planted {
     /// Checksums of records.
     NoChecksum,
-    /// Whether the body of a record with a good header is whole.
+    /// The wholeness of the body of a record with a good header.
     TornTail,
     /// The number in a segment's header, and the record that the segment and its records follow.
     AnySegment,

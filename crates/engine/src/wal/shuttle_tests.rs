@@ -1,4 +1,4 @@
-//! Models of appending against flushing: run with `--cfg braid_shuttle`.
+//! Models of appending against flushing. Run with `--cfg braid_shuttle`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 const ITERATIONS: usize = 3000;
 const DATABASE: DatabaseId = DatabaseId(5);
 
-/// Changes that tell the record's number, of an appender with a lane of its own.
+/// Returns changes that tell the record's number, from an appender with its own lane.
 fn changes(appender: u64, i: u64, value: &[u8]) -> Changes {
     let mut changes = Changes::of_appender(appender as usize);
     changes.push(Change { table: appender as u32, key: &[i as u8], value: Some(value) });
     changes
 }
 
-/// Nothing is flushed that nobody waits for.
+/// Returns options under which nothing is flushed that no thread waits for.
 fn paced() -> Options {
     Options { pace_ns: u64::MAX, paced_records_min: 0, ..Options::new(DATABASE) }
 }
@@ -38,7 +38,7 @@ fn spawn_flushing(mut flusher: Flusher) -> shuttle::thread::JoinHandle<()> {
     })
 }
 
-/// The records that a log holds which was closed in order: their ends and timestamps.
+/// Returns the ends and timestamps of the records in a log that was closed in order.
 fn read_closed(storage: &dyn crate::storage::Storage) -> Vec<(Lsn, u64)> {
     let mut reader = Reader::open(storage, DATABASE, Lsn(0)).unwrap();
     let mut found = Vec::new();
@@ -54,9 +54,9 @@ fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, ITERATIONS, 3);
 }
 
-/// Two threads append through a buffer of two records and segments of one, and each waits for its records; the
-/// third flushes whenever it is told that there is something to do. Nobody waits for ever, the log holds every record,
-/// and one that was appended after another had been comes behind it.
+/// Proves that two threads append through a buffer of two records and segments of one, while each waits for its
+/// records and a third thread flushes whenever it is told that there is something to do: no thread waits for ever,
+/// the log holds every record, and a record that was appended after another comes behind it.
 #[test]
 fn appends_meet_flushes() {
     check(|| {
@@ -93,15 +93,16 @@ fn appends_meet_flushes() {
     });
 }
 
-/// Two threads append short records, in lanes of their own or in one, through a buffer with room for all, so that most
-/// places are reserved without the lock; the log is closed meanwhile. What was appended is there, where it was said to
-/// be; the rest was refused; and the record that closes the log is the last.
+/// Proves that what was appended to a log that is closed meanwhile is present at the place that was returned, that
+/// the rest was refused, and that the record that closes the log is the last. Two threads append short records, in
+/// lanes of their own or in one, through a buffer with room for all, so that most places are reserved without the
+/// lock.
 #[test]
 fn appends_meet_closing() {
     for lanes in [1, 2] {
         check(move || {
             let (storage, writer, flusher) = open_log(Options { segment_bytes: 1024, ..paced() });
-            // The first one moves the limit.
+            // The first append moves the limit.
             let first = writer.try_append(100, &changes(0, 0, &[])).unwrap();
             let shared = flusher.shared();
             let flushing = spawn_flushing(flusher);
@@ -129,8 +130,9 @@ fn appends_meet_closing() {
     }
 }
 
-/// A thread appends, and gives up whatever is durable, in segments of one record that are used again; another takes holds where the
-/// log begins just then, unless that is given up in between, and reads on from there. What it holds is there, in order.
+/// Proves that what a hold keeps is present, in order. One thread appends, and gives up whatever is durable, in
+/// segments of one record that are used again. Another thread takes holds where the log begins at that moment, unless
+/// that is given up in between, and reads on from there.
 #[test]
 fn what_is_held_is_there() {
     check(|| {
@@ -146,7 +148,7 @@ fn what_is_held_is_there() {
                 taken += 1;
                 let mut follower = Follower::new(Arc::clone(&storage), DATABASE, hold.lsn(), None);
                 let mut before = None;
-                // (A step of it at a time, so that the rest is given up meanwhile.)
+                // Each turn makes one step, so that the rest is given up meanwhile.
                 for _ in 0..4 {
                     let until = of_reader.durable_lsn();
                     let room_bytes = match follower.next_record(until).unwrap() {

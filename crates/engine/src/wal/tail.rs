@@ -37,7 +37,7 @@ pub struct End {
 pub enum Ending {
     /// Nothing: the log was not closed in order.
     Open,
-    /// The log was closed in order, but nobody knows where. Its unused end may have been given back.
+    /// The log was closed in order, but where is unknown. Its unused end may have been given back.
     Unknown,
     /// The log was closed in order, here.
     At(End),

@@ -26,7 +26,7 @@ fn open_log(storage: &Arc<dyn Storage>, options: Options) -> Result<(Writer, Flu
     open(Arc::clone(storage), options, Arc::new(SystemClock::default()), tail)
 }
 
-/// A record's changes, which tell its number; some are larger than a sector.
+/// Returns a record's changes, which tell its number. Some are larger than a sector.
 fn changes(i: u64) -> Changes {
     let mut changes = Changes::new();
     let value = vec![i as u8; (i * 37 % 600) as usize];
@@ -35,7 +35,7 @@ fn changes(i: u64) -> Changes {
     changes
 }
 
-/// The timestamps of the records from `start` on, each of which must hold what was appended with it.
+/// Returns the timestamps of the records from `start` on. Each must hold what was appended with it.
 fn read(storage: &dyn Storage, start: Lsn) -> Result<Vec<u64>> {
     read_all(Reader::open(storage, DATABASE, start)?, start)
 }
@@ -71,7 +71,7 @@ fn round_trips() {
     check_round_trips(&memory());
 }
 
-/// Proves the same over a file system, and of threads that append.
+/// Proves the same over a file system, and for threads that append.
 #[test]
 fn logs_in_files() {
     for check in [check_round_trips, check_threads] {
@@ -93,7 +93,7 @@ fn check_round_trips(storage: &Arc<dyn Storage>) {
             assert!(matches!(writer.try_append(0, &changes(0)), Err(Error::Closed)));
             let tail = Reader::open(&**storage, DATABASE, START).unwrap().finish().unwrap();
             assert_eq!(tail.end(), ended.end());
-            // Behind the time, which closing appends.
+            // This record follows the record of the time, which closing appends.
             ends.pop();
             ends.push(tail.lsn());
         }
@@ -105,7 +105,7 @@ fn check_round_trips(storage: &Arc<dyn Storage>) {
     assert!(matches!(read(&**storage, beyond), Err(Error::Missing { .. })));
 }
 
-/// Proves that one step makes one group of all that was appended, that the buffer has its bound, and that the
+/// Proves that one step puts everything appended into one group, that the buffer has its bound, and that the
 /// statistics say so.
 #[test]
 fn groups_gather_and_are_bounded() {
@@ -132,7 +132,7 @@ fn groups_gather_and_are_bounded() {
     assert!(matches!(writer.try_append(0, &large), Err(Error::RecordTooLarge { .. })));
 }
 
-/// Proves that segments are given back and used again, and that the rest can be read from where it was cut.
+/// Proves that segments are given back and used again, and that the rest of the log can be read from the cut on.
 #[test]
 fn truncation_recycles() {
     let storage = memory();
@@ -155,8 +155,8 @@ fn truncation_recycles() {
     assert!(matches!(read(&*storage, START), Err(Error::Missing { .. })));
 }
 
-/// Proves that records of many threads are all there, each thread's in its order, and that whoever appends after
-/// another has returned comes later.
+/// Proves that all records of many threads are present, each thread's in its order, and that an append that begins
+/// after another has returned comes later in the log.
 #[test]
 fn threads_append_in_order() {
     check_threads(&memory());
@@ -194,7 +194,7 @@ fn check_threads(storage: &Arc<dyn Storage>) {
     }
     assert_eq!(found.len() as u64, THREADS * RECORDS);
     let statistics = writer.statistics();
-    // With the time.
+    // The record of the time is included.
     assert_eq!(statistics.records, THREADS * RECORDS + 1);
 }
 
@@ -207,8 +207,8 @@ impl Wake for Count {
     }
 }
 
-/// Proves that a task that waits is woken once, when its record is durable, and that all learn it when nobody will
-/// flush any more.
+/// Proves that a waiting task is woken once, when its record is durable, and that all tasks are told when no flush
+/// will follow any more.
 #[test]
 fn tasks_are_woken() {
     let storage = memory();
@@ -234,7 +234,7 @@ fn contents(storage: &dyn Storage, name: &str) -> (Box<dyn File>, Vec<u8>) {
     (file, bytes)
 }
 
-/// As [`read`] from the start, of a log that was closed there if it was.
+/// Reads like [`read`] from the start of a log that was closed at `closed`, if it was closed.
 fn read_to(storage: &dyn Storage, closed: Option<End>) -> Result<Vec<u64>> {
     let open = || Reader::with_ending(storage, DATABASE, START, Ending::of(closed));
     let tail = open()?.finish()?;
@@ -243,8 +243,8 @@ fn read_to(storage: &dyn Storage, closed: Option<End>) -> Result<Vec<u64>> {
     read_all(open()?, START)
 }
 
-/// Proves that every bit flip of a log that was closed is an error or changes nothing that is read, and that of one
-/// that was not closed it may cost the last run alone.
+/// Proves that every bit flip of a closed log is an error or changes nothing that is read, and that a bit flip of a
+/// log that was not closed may cost only the last run.
 #[test]
 fn bit_flips_are_found() {
     for is_closed in [true, false] {
@@ -271,8 +271,8 @@ fn bit_flips_are_found() {
     }
 }
 
-/// Proves that damage is told from a torn tail: with file, offset and lsn where something durable is bad, and with
-/// the bytes that were dropped where nothing shows that it was.
+/// Proves that damage is told from a torn tail: a bad durable part is an error with file, offset and lsn. If nothing
+/// shows that a bad part was durable, the dropped bytes are reported.
 #[test]
 fn damage_is_no_torn_tail() {
     let storage = memory();
@@ -284,7 +284,8 @@ fn damage_is_no_torn_tail() {
     flusher.flush_once().unwrap();
     let (file, bytes) = contents(&*storage, &name(1));
     let middle_at = SEGMENT_HEADER_BYTES as u64 + first.0;
-    // The middle record's body, then the first one's. The last is whole, in a run with the middle one.
+    // This flips a byte of the middle record's body, then of the first one's. The last record is whole, in a run with
+    // the middle one.
     file.write_all_at(middle_at + 40, &[!bytes[middle_at as usize + 40]]).unwrap();
     let tail = Reader::open(&*storage, DATABASE, START).unwrap().finish().unwrap();
     let cut = tail.cut().unwrap();
@@ -297,8 +298,8 @@ fn damage_is_no_torn_tail() {
     assert!(middle < last);
 }
 
-/// Proves that a log that was closed is as it was, or an error that names the file: for each segment that is missing, cut
-/// off anywhere, zeroed, exchanged with another one, of an earlier state of the log, or of another database.
+/// Proves that a closed log is as it was, or that an error names the file: for each segment that is missing, cut off
+/// anywhere, zeroed, exchanged with another one, from an earlier state of the log, or from another database.
 #[test]
 fn what_is_missing_of_a_closed_log_is_named() {
     let storage = memory();
@@ -339,8 +340,8 @@ fn what_is_missing_of_a_closed_log_is_named() {
     assert_eq!(read_to(&*storage, Some(end)).unwrap(), up_to(16));
 }
 
-/// Proves that a file in the place of the next segment that is another database's, or nothing that a crash can leave, is
-/// an error that says so, and is left as it is; and that one that is shorter than its header says is one, too.
+/// Proves that a file in the place of the next segment is an error that says so, and is left unchanged, if it is
+/// another database's, is nothing that a crash can leave, or is shorter than its header says.
 #[test]
 fn nothing_is_taken_that_may_hold_something() {
     let (storage, foreign) = (memory(), memory());
@@ -370,7 +371,7 @@ fn nothing_is_taken_that_may_hold_something() {
     assert_eq!((file, offset), (name(1), 1024));
 }
 
-/// Proves that what is read into memory has the length that headers say, whatever the length of the file.
+/// Proves that what is read into memory has the length that headers name, whatever the length of the file.
 #[test]
 fn a_file_that_is_too_long_is_not_read_whole() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 31));
@@ -402,8 +403,8 @@ fn foreign_logs_are_refused() {
     assert!(matches!(read(&*storage, START), Err(Error::UnsupportedVersion { version: 9, .. })));
 }
 
-/// Proves that a log that has fallen idle gets one mark of the time behind what was appended last, and no more; that
-/// closing leaves nothing without one; and that they are read in order, and told from transactions.
+/// Proves that an idle log gets exactly one mark of the time behind the last append, that closing leaves nothing
+/// without a mark, and that marks are read in order and told from transactions.
 #[test]
 fn marks_follow_what_is_appended() {
     let storage = memory();
@@ -413,7 +414,7 @@ fn marks_follow_what_is_appended() {
     let mark_bytes = (RECORD_HEADER_BYTES + 8) as u64;
     for i in 0..3 {
         let end = writer.append(i, &changes(i)).unwrap();
-        // In the group of the record, or of its own.
+        // The mark is in the group of the record, or in a group of its own.
         let has_mark = || writer.durable_lsn() == Lsn(end.0 + mark_bytes);
         for _ in 0..10_000 {
             if has_mark() {
@@ -436,12 +437,12 @@ fn marks_follow_what_is_appended() {
     }
     assert_eq!(marks.len(), 4);
     assert!(marks.is_sorted_by_key(|mark| (mark.unix_ns, mark.lsn)) && marks[0].unix_ns > 1 << 60);
-    // Closing appends the last of them, and nothing behind it.
+    // Closing appends the last mark, and nothing behind it.
     assert_eq!(reader.finish().unwrap().lsn(), marks[3].end_lsn);
 }
 
-/// Proves that a record of an unknown kind is passed over where its number says that it may be, wherever it lies, and
-/// that any other is an error that says where it is.
+/// Proves that a record of an unknown kind is skipped, wherever it lies, if its number allows that, and that any
+/// other unknown kind is an error that says where it is.
 #[test]
 fn unknown_kinds() {
     for (kind, is_optional) in [(4, false), (127, false), (129, true), (255, true)] {

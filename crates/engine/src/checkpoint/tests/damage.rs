@@ -13,7 +13,7 @@ const IDENTITY: &str = "database";
 const MANIFEST: &str = "checkpoint-00000000000000000002";
 const ROWS: &str = "rows-00000000000000000001-0000000007-0000000000";
 
-/// Blocks of equal lengths, so that they can be exchanged.
+/// Makes blocks of equal lengths, so that they can be exchanged.
 fn small() -> Small {
     let storage = memory();
     Identity::create(&storage, DATABASE).unwrap();
@@ -30,7 +30,7 @@ impl Small {
         &self.manifest.tables[1].ranges[0].file
     }
 
-    /// Reads everything; what is found must be what was written.
+    /// Reads everything. What is found must be what was written.
     fn check(&self) -> Result<()> {
         assert_eq!(Identity::read(&self.storage)?, Some(Identity { database: DATABASE }));
         assert_eq!(read(&self.storage, DATABASE, 2)?, self.manifest);
@@ -42,7 +42,7 @@ impl Small {
         rows_of(&planted.open(&self.storage, DATABASE, self.file(), true)?)
     }
 
-    /// Where the first block's header begins, and how long the block is.
+    /// Returns where the first block's header begins, and the length of the block.
     fn block(&self) -> (usize, usize) {
         let bytes = contents(&self.storage, ROWS);
         (64, 20 + crate::wal::codec::u32_at(&bytes, 64 + 4) as usize)
@@ -93,7 +93,7 @@ fn other_lengths_are_found() {
     assert!(is_damaged(small.check(), ROWS));
 }
 
-/// Proves that blocks that have changed places are found, and that it needs a look at their places.
+/// Proves that exchanged blocks are found, and that the check of their places is needed for it.
 #[test]
 fn exchanged_blocks_are_found() {
     let small = small();
@@ -106,7 +106,7 @@ fn exchanged_blocks_are_found() {
     assert_ne!(small.read_planted(Planted::AnyPlace).unwrap(), small.rows);
 }
 
-/// Proves that a wrong byte in a block is found, and that it needs the checksum.
+/// Proves that a wrong byte in a block is found, and that the checksum is needed for it.
 #[test]
 fn wrong_rows_are_found() {
     let small = small();
@@ -118,8 +118,8 @@ fn wrong_rows_are_found() {
     assert_ne!(small.read_planted(Planted::NoChecksum).unwrap(), small.rows);
 }
 
-/// Proves that a file of rows that was written before, for the same checkpoint and table, is not taken for the
-/// one that the manifest names, and that it needs the manifest's checksum of it.
+/// Proves that an earlier file of rows for the same checkpoint and table is not taken for the file that the manifest
+/// names, and that the manifest's checksum of it is needed for that.
 #[test]
 fn stale_rows_are_found() {
     let small = small();
@@ -132,8 +132,8 @@ fn stale_rows_are_found() {
     assert_eq!(small.read_planted(Planted::StaleRows).unwrap(), stale);
 }
 
-/// Proves that files of another database, another checkpoint, another table, and of keys of another kind are not
-/// taken for one's own, and that a later version is told from damage.
+/// Proves that files of another database, another checkpoint, another table, and of keys of another kind are refused,
+/// and that a later version is told from damage.
 #[test]
 fn foreign_files_are_refused() {
     let small = small();
@@ -183,7 +183,7 @@ fn any_bytes_are_read_safely() {
         let end = bytes.len().min(start + 1 + random(100) as usize);
         let below = if round % 2 == 0 { 256 } else { 3 };
         changed[start..end].iter_mut().for_each(|byte| *byte = random(below) as u8);
-        // Some with checksums that are right, so that what lies behind them is reached.
+        // Some mutations get right checksums, so that what lies behind the checksums is reached.
         let head_bytes = if name == ROWS { 64 } else { changed.len() };
         let is_sealed = round % 3 == 0;
         if is_sealed {
@@ -199,7 +199,7 @@ fn any_bytes_are_read_safely() {
             let manifest = read(&small.storage, DATABASE, 2);
             let _ = (Identity::read(&small.storage), manifest);
         }
-        // Without their checksums, so that lengths and rows are what they happen to be.
+        // Without their checksums, lengths and rows are whatever they happen to be.
         let _ = (small.read_planted(Planted::NoChecksum), small.read_planted(Planted::StaleRows));
         replace(&small.storage, name, &bytes);
         let noise: Vec<u8> = (0..random(80)).map(|_| random(below) as u8).collect();
@@ -213,7 +213,7 @@ fn any_bytes_are_read_safely() {
 }
 
 /// Proves that a manifest that promises more than there is costs no more memory than the file is long: lengths and
-/// counts are compared with the bytes that are there before anything is reserved.
+/// counts are compared with the existing bytes before anything is reserved.
 #[test]
 fn promises_are_not_believed() {
     let small = small();

@@ -16,7 +16,7 @@ fn memory() -> MemoryStorage {
     MemoryStorage::new(1 << 24)
 }
 
-/// Rows with keys of eight bytes or of any length, of which some are longer than a block.
+/// Returns rows with keys of eight bytes or of any length. Some are longer than a block.
 fn rows(count: u64, fixed8: bool) -> Vec<Row> {
     let key = |i: u64| if fixed8 { i.to_be_bytes().to_vec() } else { vec![i as u8; i as usize % 300] };
     (0..count).map(|i| (key(i), vec![i as u8 ^ 0x55; (i * 37 % 600) as usize])).collect()
@@ -34,7 +34,7 @@ fn write_part(storage: &dyn Storage, of: RowsOf, fixed8: bool, rows: &[Row]) -> 
     writer.finish().unwrap()
 }
 
-/// All rows of a file, block by block.
+/// Reads all rows of a file, block by block.
 fn read_rows(storage: &dyn Storage, file: &RowsFile, fixed8: bool) -> Result<Vec<Row>> {
     rows_of(&RowsReader::open(storage, DATABASE, file, fixed8)?)
 }
@@ -48,7 +48,7 @@ fn rows_of(reader: &RowsReader) -> Result<Vec<Row>> {
     Ok(found)
 }
 
-/// A table whose rows, if there are any, are in this file.
+/// Returns a table whose rows, if there are any, are in this file.
 fn table(number: u32, fixed8: bool, file: Option<RowsFile>) -> TableEntry {
     let (name, key_type) = (format!("table {number}"), "u64".to_string());
     let value_type = "bytes, ä".to_string();
@@ -74,8 +74,8 @@ fn replace(storage: &dyn Storage, name: &str, bytes: &[u8]) {
     file.write_all_at(0, bytes).unwrap();
 }
 
-/// Proves that rows come back as they were pushed, whatever their number and lengths, and that the writer says what
-/// it writes.
+/// Proves that rows come back as they were pushed, whatever their number and lengths, and that the writer reports
+/// what it writes.
 #[test]
 fn rows_round_trip() {
     let storage = memory();
@@ -107,7 +107,8 @@ fn blocks_are_read_independently() {
     let rows = rows(300, false);
     let file = write(&storage, 1, 1, false, &rows);
     let reader = RowsReader::open(&storage, DATABASE, &file, false).unwrap();
-    // Each from its last to its first, so that long and short ones follow each other in other orders.
+    // Each thread reads from its last block to its first, so that long and short blocks follow each other in other
+    // orders.
     let read_all_from = |first: usize| -> Vec<(usize, Vec<Row>)> {
         let mut block = Block::new();
         let mut read = |number: usize| {
@@ -127,8 +128,8 @@ fn blocks_are_read_independently() {
     assert_eq!(found, rows);
 }
 
-/// Proves that further parts of a catalog entry and of a manifest are passed over where their kind says that they may
-/// be, and else are not.
+/// Proves that further parts of a catalog entry and of a manifest are skipped if their kind allows that, and are
+/// refused otherwise.
 #[test]
 fn further_parts() {
     let entry = table(3, true, None).table;
@@ -165,7 +166,7 @@ fn further_parts() {
     }
 }
 
-/// Proves that a manifest comes back as it was, is listed, and keeps nothing under a temporary name.
+/// Proves that a manifest comes back as it was, is listed, and leaves nothing under a temporary name.
 #[test]
 fn manifests_round_trip() {
     let storage = memory();
@@ -190,7 +191,7 @@ fn manifests_round_trip() {
     assert!(matches!(number_next(&storage), Err(Error::Damaged { .. })));
 }
 
-/// Proves that a manifest whose ranges leave keys out, overlap, or belong to another table is none.
+/// Proves that a manifest is refused if its ranges leave keys out, overlap, or belong to another table.
 #[test]
 fn unsound_ranges_are_refused() {
     let storage = memory();
@@ -208,7 +209,7 @@ fn unsound_ranges_are_refused() {
     assert!(!of(&[(b"", RowsFile { table: 6, ..first })]).is_sound(1), "a file of another table");
 }
 
-/// Proves that a table's entry comes back alone, and that bytes that are not one entry are none.
+/// Proves that a table's entry comes back alone, and that bytes that are not exactly one entry are refused.
 #[test]
 fn catalog_entries_round_trip() {
     for (fixed8, index) in [(true, None), (false, None), (true, Some("btree")), (false, Some(""))] {
@@ -230,13 +231,13 @@ fn catalog_entries_round_trip() {
     }
 }
 
-/// Proves that an identity is made once, is found, and that a directory which has lost it, or is another's, is no
-/// place for a new database.
+/// Proves that an identity is made once and found, and that a directory which has lost it, or belongs to others, is
+/// no place for a new database.
 #[test]
 fn identities_round_trip() {
     let storage = memory();
     assert_eq!(Identity::read(&storage).unwrap(), None);
-    // What an attempt before has left does not matter.
+    // What an earlier attempt has left does not matter.
     storage.open("database.new", OpenMode::CreateNew).unwrap().write_all_at(0, &[1; 100]).unwrap();
     assert_eq!(Identity::read(&storage).unwrap(), None);
     let identity = Identity::create(&storage, DATABASE).unwrap();
@@ -259,8 +260,8 @@ fn identities_round_trip() {
     }
 }
 
-/// Proves that what kept checkpoints need stays, also files of older checkpoints; that all else of checkpoints goes; and
-/// that nothing else does.
+/// Proves that the files that kept checkpoints need stay, including files of older checkpoints, that all other files
+/// of checkpoints are removed, and that nothing else is.
 #[test]
 fn unneeded_files_are_removed() {
     let storage = memory();
