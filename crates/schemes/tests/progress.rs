@@ -1,5 +1,5 @@
-//! Transactions of one or several workers read rows and then lock or update them. Many of them meet, and yet each commits after a few
-//! attempts, under every scheme.
+//! Transactions of one or several workers read rows and then lock or update them. Many of them conflict, but each
+//! commits after a few attempts, under every scheme.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -31,10 +31,10 @@ async fn update(tx: &Txn<AnyScheme>, rows: Table<u64, u64>, count: u64, seed: u6
     Ok(())
 }
 
-/// Conflicts that a transaction may have on average.
+/// The average number of conflicts that a transaction may have.
 const CONFLICTS_MAX: u64 = 10;
 
-/// Runs transactions on `count` rows, of which `open` are open at a time.
+/// Runs transactions on `count` rows, `open` of them at a time.
 fn transactions_commit_after_a_few_attempts(scheme: SchemeName, count: u64, open: usize) {
     let options = Options { workers: 0, ..Options::default() };
     let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
@@ -59,12 +59,14 @@ fn transactions_commit_after_a_few_attempts(scheme: SchemeName, count: u64, open
     );
 }
 
-/// Conflicts that a transaction may have on average where all of them want one row.
+/// The average number of conflicts that a transaction may have if all transactions want one row.
 const CONFLICTS_OF_ONE_ROW_MAX: u64 = 40;
 
-/// Runs transactions on two threads that read one row and then lock it. Proves that each commits after some attempts: no wait is
-/// forgotten in a queue, transactions that share the row do not stand aside for each other, and the one whose turn has come keeps it for its
-/// next attempt.
+/// Runs transactions on two threads that read one row and then lock it. Proves that each commits after some attempts:
+///
+/// - no wait is forgotten in a queue,
+/// - transactions that share the row do not stand aside for each other,
+/// - the transaction whose turn has come keeps the turn for its next attempt.
 fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
     const EACH: u64 = 1_000;
     let options = Options { workers: 0, retries_max: 100_000, ..Options::default() };
@@ -99,11 +101,12 @@ fn readers_of_one_row_lock_it(scheme: SchemeName, at_commit: bool) {
     assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2 * EACH));
 }
 
-/// Conflicts that a transaction may have on average where all of them read every row.
+/// The average number of conflicts that a transaction may have if all transactions read every row.
 const CONFLICTS_OF_READERS_MAX: u64 = 100;
 
-/// Runs transactions on one worker of which each reads all rows at once, in many operations, and then writes one of them. Proves that they
-/// do not all come back together when the last share of a row is given back, to fail each other again.
+/// Runs transactions on one worker. Each reads all rows at once, in many operations, and then writes one of them.
+/// Proves that when the last share of a row is given back, the transactions do not all come back together and fail
+/// each other again.
 fn readers_of_all_rows_write_one(scheme: SchemeName) {
     const ROWS: u64 = 30;
     const JOINED: u64 = 40;
@@ -131,9 +134,9 @@ fn readers_of_all_rows_write_one(scheme: SchemeName) {
     );
 }
 
-/// Runs transactions on one worker of which each reads and locks all rows at once, some of them twice, in many operations. Proves that
-/// operations which wait for rows fail when another operation of their transaction has failed: one that has a turn to keep would
-/// otherwise keep a second one asleep behind it.
+/// Runs transactions on one worker. Each reads and locks all rows at once, some of them twice, in many operations.
+/// Proves that operations that wait for rows fail when another operation of their transaction has failed. Otherwise an
+/// operation with a turn to keep would keep a second operation asleep behind it.
 fn joined_operations_fail_together(scheme: SchemeName) {
     const ROWS: u64 = 30;
     const JOINED: u64 = 40;
@@ -160,11 +163,12 @@ fn joined_operations_fail_together(scheme: SchemeName) {
     worker.run_each(0..JOINERS, body, |done| done.unwrap());
 }
 
-/// Accounts, and what is in each at first.
+/// The number of accounts.
 const ACCOUNTS: u64 = 10;
 const BALANCE: u64 = 1 << 40;
 
-/// Moves an amount from one account to another one at the commit, the second with a read in between; or returns the sum of all.
+/// Moves an amount from one account to another at the commit, with a read between the two updates, or returns the sum
+/// of all accounts.
 async fn move_or_sum(tx: &Txn<AnyScheme>, rows: Table<u64, u64>, number: u64) -> Result<Option<u64>> {
     let (from, to) = (number % ACCOUNTS, (number + 1 + number / 7 % (ACCOUNTS - 1)) % ACCOUNTS);
     let take = |old: Option<u64>, new: NewValue<'_, u64>| new.set(old.unwrap_or_default() - 7);
@@ -189,8 +193,8 @@ async fn move_or_sum(tx: &Txn<AnyScheme>, rows: Table<u64, u64>, number: u64) ->
     Ok(None)
 }
 
-/// Runs transactions on three workers that move amounts between few accounts. Proves that each commits, without a wait that reaches
-/// `lock_wait_ms`, and that no sum shows half of a commit.
+/// Runs transactions on three workers that move amounts between few accounts. Proves that each commits, without a wait
+/// that reaches `lock_wait_ms`, and that no sum shows half of a commit.
 fn accounts(scheme: SchemeName) {
     const EACH: u64 = 400;
     let options = Options { workers: 1, retries_max: 100_000, ..Options::default() };
@@ -230,10 +234,7 @@ macro_rules! tests {
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, false);
             readers_of_one_row_lock_it(braiddb::SchemeName::$scheme, true);
             readers_of_all_rows_write_one(braiddb::SchemeName::$scheme);
-            // (Under these three, operations that wait together still end each other's waits too seldom.)
-            if !matches!(stringify!($module), "dl_detect" | "timestamp" | "mvcc") {
-                joined_operations_fail_together(braiddb::SchemeName::$scheme);
-            }
+            joined_operations_fail_together(braiddb::SchemeName::$scheme);
             accounts(braiddb::SchemeName::$scheme);
         }
     )*};

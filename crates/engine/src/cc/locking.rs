@@ -161,8 +161,7 @@ impl<W: OnConflict> Policy for Locking<W> {
     ) -> Result<Option<bool>, Refused> {
         if let Lock::Held(_) = lock_alone(env, txn, record)? {
             // The access before this write may have been refused already. If that was because it had waited for too long, so is this.
-            let why = if txn.has_waited_out { Abort::WaitTimeout } else { Abort::WriteConflict };
-            return Err(Refused::Abort(why));
+            return Err(Refused::Abort(txn.gave_up.unwrap_or(Abort::WriteConflict)));
         }
         Ok(match record_of(record).content() {
             Content::Gone => None,
@@ -245,26 +244,34 @@ fn go_on_waiting<W: OnConflict>(
     txn: &mut Txn,
 ) -> Result<(), Refused> {
     let steps = if let Access::Waiting(steps) = *access { Some(steps) } else { None };
-    match locked? {
-        Lock::Got if matches!(access, Access::Fetching(..)) => Ok(()), // got at an earlier step
+    let lock = match locked? {
+        Lock::Got if matches!(access, Access::Fetching(..)) => return Ok(()), // got at an earlier step
         Lock::Got => {
             *access = Access::New;
             let goes_on = W::has_got(env, txn, record)?;
-            if goes_on { Ok(()) } else { Err(Refused::Abort(Abort::WriteConflict)) }
+            return if goes_on { Ok(()) } else { Err(give_up(txn, Abort::WriteConflict)) };
         }
-        Lock::Held(_) if steps == Some(STEPS_MAX) => {
-            txn.has_waited_out = true;
-            Err(Refused::Abort(Abort::WaitTimeout))
-        }
-        Lock::Held(lock) => {
-            let meeting = Meeting::new(txn, record, intent != Intent::Read, lock, steps.is_none());
-            if !W::may_wait(env, txn, &meeting)? {
-                return Err(Refused::Abort(Abort::WriteConflict));
-            }
-            *access = Access::Waiting(steps.map_or(0, |steps| steps + 1));
-            Ok(())
-        }
+        Lock::Held(lock) => lock,
+    };
+    if let Some(why) = txn.gave_up {
+        return Err(Refused::Abort(why));
     }
+    if steps == Some(STEPS_MAX) {
+        return Err(give_up(txn, Abort::WaitTimeout));
+    }
+    let meeting = Meeting::new(txn, record, intent != Intent::Read, lock, steps.is_none());
+    if !W::may_wait(env, txn, &meeting)? {
+        return Err(give_up(txn, Abort::WriteConflict));
+    }
+    *access = Access::Waiting(steps.map_or(0, |steps| steps + 1));
+    Ok(())
+}
+
+/// Refuses an access. The transaction cannot commit any more, so its other accesses stop waiting as well: they would keep its locks, and
+/// the graph of waits may not know them any more.
+fn give_up(txn: &mut Txn, why: Abort) -> Refused {
+    txn.gave_up = Some(why);
+    Refused::Abort(why)
 }
 
 /// Locks a record as one of several, unless another transaction has it alone.

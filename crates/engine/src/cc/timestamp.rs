@@ -80,7 +80,7 @@ impl Policy for ByTime {
         let steps = if let Access::Waiting(steps) = *access { steps } else { 0 };
         match turn {
             Ok(Turn::Now) => {}
-            Ok(Turn::Later) if steps < STEPS_MAX => {
+            Ok(Turn::Later) if steps < STEPS_MAX && !awaits_sleeper(env, record, steps + 1) => {
                 *access = Access::Waiting(steps + 1);
                 s.was(Activity::Waiting);
                 return false;
@@ -197,6 +197,12 @@ fn turn_behind(shared: &Shared, txn: &Txn, lock: u64) -> Turn {
             _ => Turn::Later,
         },
     }
+}
+
+/// Returns true if the access has made this look in vain because the transaction that has the record sleeps.
+fn awaits_sleeper(env: Scope<'_>, record: *const Record, looks: u32) -> bool {
+    let holder = holder_of_lock(record_of(record).lock());
+    holder.is_some_and(|tag| env.shared.waits.is_asleep(tag.descriptor(), looks))
 }
 
 /// Notes that the record is read as of the transaction's time, unless an earlier one is about to write it.

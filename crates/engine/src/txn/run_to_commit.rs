@@ -12,8 +12,8 @@ use std::ops::{AsyncFn, AsyncFnMut};
 use std::task::Poll;
 use std::time::Duration;
 
-/// An open attempt; dropped, it is undone (a commit forgets it). The futures that borrow from the
-/// transaction are declared after it, hence dropped before.
+/// An open attempt. Dropping it undoes the attempt; a commit forgets it. The futures that borrow from the transaction
+/// are declared after this value and therefore dropped before it.
 struct Open<'t, C: ConcurrencyControl>(&'t TxnState<C>);
 
 impl<C: ConcurrencyControl> Open<'_, C> {
@@ -23,7 +23,7 @@ impl<C: ConcurrencyControl> Open<'_, C> {
         std::mem::forget(self);
         txn.after_commit();
         if retries > 0 {
-            txn.leave_turn(); // (the slot may be vacated much later)
+            txn.leave_turn(); // the slot may be vacated much later
         }
         txn.count_commit(sample);
     }
@@ -35,8 +35,8 @@ impl<C: ConcurrencyControl> Drop for Open<'_, C> {
     }
 }
 
-/// What an attempt calls. (An `async` layer between the worker and the operation costs up to 50
-/// instructions per poll: so an adapter returns the closure's future instead of wrapping it.)
+/// What an attempt calls. An adapter returns the closure's future instead of wrapping it, because an `async` layer
+/// between the worker and the operation costs up to 50 instructions per poll.
 pub(crate) trait Body<C: ConcurrencyControl, R> {
     fn call(&mut self, txn: &Txn<C>) -> impl Future<Output = Result<R>>;
 }
@@ -61,8 +61,9 @@ impl<C: ConcurrencyControl, R, I, F: AsyncFn(&Txn<C>, &I) -> Result<R>> Body<C, 
     }
 }
 
-/// The most rounds of its worker that a transaction stands aside after this number of retries: one at first, soon a thousand, and
-/// when it still meets conflicts many more, for the transaction in its way may be off its core.
+/// Returns the most rounds of its worker that a transaction stands aside after this number of retries. The bound is 1
+/// at first and soon about a thousand. If conflicts continue, it grows much further, because the transaction in the way
+/// may be off its core.
 fn rounds_max(retries: u32) -> u32 {
     const LONG: u32 = 10;
     const PATIENT_FROM: u32 = 64;
@@ -71,15 +72,15 @@ fn rounds_max(retries: u32) -> u32 {
     1 << doublings.min(16)
 }
 
-/// Rounds that this transaction stands aside where several have met: they differ between transactions, so that two of them do not meet again
-/// and again.
+/// Returns how many rounds this transaction stands aside when several have conflicted. The number differs between
+/// transactions, so that two of them do not meet again and again.
 fn rounds_apart<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> u32 {
     1 + txn.number.wrapping_mul(0x9e37_79b9).rotate_left(retries) % rounds_max(retries)
 }
 
-/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts; and some times more where it met the
-/// memory limit and others' garbage was in the way. The closure lives in
-/// this future; so the future it returns may borrow from it, and a retry calls the same closure again.
+/// Runs `body` until it commits, fails, or has met `retries_max + 1` conflicts. It runs some further times if it met
+/// the memory limit while garbage of others could be freed. The closure lives in this future. Therefore the future that
+/// it returns may borrow from it, and a retry calls the same closure again.
 #[inline(always)]
 pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
     txn: &TxnState<C>,
@@ -91,7 +92,8 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
     txn.is_retry.set(false);
     loop {
         let open = Open(txn);
-        // (What does not suspend as a rule is no future of its own: that would be made, moved and polled.)
+        // A begin that usually does not suspend is no future of its own, because a future would be made, moved and
+        // polled.
         let begun = txn.begin_or_post();
         if let Err(error) = if let Some(begun) = begun { begun } else { posted_begin(txn).await } {
             drop(open);
@@ -154,22 +156,22 @@ async fn posted_begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
     .await
 }
 
-/// Waits for a commit that has been posted, or comes after updates that the closure has left for it.
+/// Waits for a commit that has been posted, or that must first apply the updates left for the commit.
 #[cold]
 async fn posted_commit<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
     if txn.has_at_commits() {
-        return Box::pin(commit_with_updates(txn)).await; // in memory of its own: few transactions do so
+        return Box::pin(commit_with_updates(txn)).await; // in memory of its own: few transactions do this
     }
     posted_decision(txn).await
 }
 
-/// Makes the updates that the closure has left for the commit, and commits.
+/// Applies the updates that the closure has left for the commit, and commits.
 pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
     if let Some(fault) = txn.doomed.get() {
         return Err(fault);
     }
     if let Err(error) = txn.make_updates().await {
-        // What it rests on is not of the snapshot.
+        // The error rests on values that are not in the snapshot.
         let error = validate(txn, error).await;
         txn.after_failure(&error);
         return Err(txn.fail_updates(error));
@@ -180,16 +182,16 @@ pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>
     }
 }
 
-/// Validates what a closure that fails with `error` has read, and what its changes have told it, as if it had committed without its
-/// changes. Returns `error` if that has a place in the serial order, and a conflict otherwise. Snapshots need it too: one may hold a
-/// commit and not another that comes before it in the serial order (Fekete, O'Neil, O'Neil: A read-only transaction anomaly under
-/// snapshot isolation, SIGMOD Record 2004).
+/// Validates what a failing closure has read, and what its changes have told it, as if it had committed without its
+/// changes. Returns `error` if the error has a place in the serial order, and a conflict otherwise. Snapshots need this
+/// too: a snapshot may contain a commit and lack another commit that precedes it in the serial order (Fekete, O'Neil,
+/// O'Neil: A read-only transaction anomaly under snapshot isolation, SIGMOD Record 2004).
 #[cold]
 pub(super) async fn validate<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Error {
     if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. }) {
         return error;
     }
-    // An operation has failed half-way: what others have answered since may rest on half of its changes.
+    // An operation has failed halfway. The results of later operations may rest on half of its changes.
     use Abort::{Deadlock, Unserializable, WaitTimeout, WriteConflict};
     if let Some(Fault::Abort(WriteConflict | Unserializable | Deadlock | WaitTimeout)) = txn.doomed.get() {
         return Error::Conflict;
@@ -217,17 +219,22 @@ async fn posted_decision<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(),
     .await
 }
 
-/// Rounds of its worker, or looks of a thread of its own, for which a transaction stands aside for one that is in its way. One
-/// that is at work is gone by then, and costs no place in a queue; one that is not is waited for there.
+/// How many rounds of its worker a transaction stands aside for the holder. For a transaction on a thread of its own:
+/// how many times it looks. A holder that is running ends within this time and costs no place in a queue. For any other
+/// holder, the transaction then waits in the queue.
 const ROUNDS_FOR_HOLDER_MAX: u32 = 1000;
 
-/// Retries from which on a transaction waits in the queue for the one that has its row at once: others have been faster each time.
+/// From this many retries on, a transaction waits at once in the queue for the holder of its row, because others have
+/// been faster each time.
 const QUEUES_FROM: u32 = 16;
 
-/// Between two attempts. One that had its turn for a row, which has been changed since it began, keeps that and goes on at
-/// once, as the only one of those in the queue; `kept` is the turn that the last attempt went on with. One that has given way in a
-/// cycle waits for the row again, now holding nothing: would it run at once, it could take its first rows once more before
-/// the one that waits for them is awake, and close the same cycle.
+/// Prepares the next attempt after a conflict.
+///
+/// - A transaction may have had its turn for a row that was changed since the transaction began. It keeps the turn and
+///   continues at once, alone among the transactions in the queue. `kept` is the turn with which the last attempt
+///   continued.
+/// - A transaction that has aborted because of a cycle waits for the row again, now holding nothing. If it ran at once,
+///   it could take its first rows again before the transaction that waits for them is awake, and close the same cycle.
 #[cold]
 #[inline(never)]
 async fn make_way<C: ConcurrencyControl>(
@@ -247,19 +254,20 @@ async fn make_way<C: ConcurrencyControl>(
     let is_deadlock = matches!(why, Error::Deadlock(_));
     let had_turn = kept.is_some() && txn.turn.get() == *kept;
     if is_deadlock || had_turn {
-        txn.leave_turn(); // it has not helped
+        txn.leave_turn(); // the turn has not helped
     }
     if txn.turn.get().is_none() {
-        // (A turn that has not helped was lost to a write past the queue. Those that come back at once lose to the same ones
-        // again and again.)
+        // A turn that has not helped was lost to a write past the queue. A transaction that comes back at once loses to
+        // the same writers again and again.
         let was_awaited = txn.blocker.get().is_some_and(|blocker| blocker.was_awaited);
         let waits_long = was_awaited || retries >= QUEUES_FROM;
         let queues = is_deadlock || waits_long && !had_turn;
         let met_sharers = txn.blocker.get().is_some_and(|blocker| blocker.holder.is_shared());
         if queues || (step_aside(txn, retries).await && !had_turn) {
             wait_aside(txn, retries).await?;
-            if met_sharers {
-                // All that have waited for the last share are awake now. (A turn would keep others from sharing the row meanwhile.)
+            if met_sharers || retries >= QUEUES_FROM {
+                // All transactions that waited for the last share are awake now, or others have been faster for long.
+                // Behind a kept turn they would all wait for one attempt, which may fail because of them.
                 txn.leave_turn();
                 pass_rounds(txn, rounds_apart(txn, retries), false).await;
             }
@@ -269,7 +277,7 @@ async fn make_way<C: ConcurrencyControl>(
     Ok(())
 }
 
-/// As `step_aside`, when that has not helped for long: the one in the way may be idle.
+/// Like `step_aside`, after that has not helped for long: the transaction in the way may be idle.
 #[cold]
 #[inline(never)]
 async fn wait_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> Result<()> {
@@ -277,7 +285,7 @@ async fn wait_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> R
         step_aside(txn, retries).await;
         return Ok(());
     };
-    // It holds nothing, so nobody waits for it: no cycle comes of this.
+    // The transaction holds nothing, so no transaction waits for it, and the wait closes no cycle.
     poll_fn(|context| match line.poll(context) {
         Ok(Wait::On) => Poll::Pending,
         Ok(Wait::Over) => Poll::Ready(Ok(())),
@@ -288,7 +296,7 @@ async fn wait_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> R
     Ok(())
 }
 
-/// In line for the row that the last conflict was about, if an open transaction still has it, and it may be waited for.
+/// Joins the queue for the row of the last conflict, if an open transaction still holds the row and may be waited for.
 pub(super) fn blocked_wait<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<RowWait<'_, C>> {
     let Blocker { what, row, holder, .. } = txn.blocker.take()?;
     let record = if what.is_partition() { std::ptr::null() } else { txn.context().engine.record(row) };
@@ -298,10 +306,11 @@ pub(super) fn blocked_wait<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<R
     Some(line)
 }
 
-/// Waits for the epochs that have to pass before the memory is given back of what has been cleaned up. In turns of one
-/// round: standing aside holds the epoch that it began in. Once a transaction has waited to the end, no other one of the
-/// worker waits before the epoch moves: a participant that does not go on would make each of them do so. `rounds_min`: at
-/// least, for what open transactions see of what has been superseded.
+/// Waits until the epochs have passed after which the cleaned-up memory can be reused. Waits one round at a time,
+/// because standing aside holds the epoch in which it began. After one transaction has waited for the full bound, no
+/// other transaction of the worker waits before the epoch moves. Otherwise a participant that makes no progress would
+/// make each of them wait. Waits at least `rounds_min` rounds, for superseded versions that open transactions still
+/// see.
 #[cold]
 async fn await_memory<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32) {
     let context = txn.context();
@@ -327,10 +336,11 @@ async fn await_memory<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32)
     .await;
 }
 
-/// Lets other transactions go first. If one was in the way and is still open, waits until it has ended, and returns true if it has not.
-/// Otherwise the wait grows with each conflict, and its length differs between transactions, so that two of them do not meet again and
-/// again. Rows that several transactions shared belong to the second case: all that waited for the last share would come back at once,
-/// share other rows, and fail each other.
+/// Lets other transactions go first. If one transaction was in the way and is still open, waits for it to end, and
+/// returns true if it is still open afterwards. Otherwise the wait grows with each conflict, and its length differs
+/// between transactions, so that two of them do not meet again and again. Rows that several transactions shared belong
+/// to the second case: if all transactions that waited for the last share came back at once, they would share other
+/// rows and fail each other.
 #[cold]
 async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> bool {
     let has_holder = txn.is_blocked_by_one();
@@ -338,8 +348,8 @@ async fn step_aside<C: ConcurrencyControl>(txn: &TxnState<C>, retries: u32) -> b
         true => ROUNDS_FOR_HOLDER_MAX,
         false => rounds_apart(txn, retries),
     };
-    // (The other one may be open on the same worker: so not in place, where there is a choice, nor while any transaction
-    // waits for a row.)
+    // The other transaction may be open on the same worker. Therefore this does not wait in place if it has a choice,
+    // and never while any transaction waits for a row.
     let may_be_here = C::waits(txn.shared()).is_any();
     if !txn.is_inline() || txn.start_interleaving() || may_be_here {
         pass_rounds(txn, rounds, has_holder).await;
@@ -364,10 +374,10 @@ async fn pass_rounds<C: ConcurrencyControl>(txn: &TxnState<C>, mut rounds: u32, 
     .await;
 }
 
-/// The same in sequential execution, where the other transaction is on another thread.
+/// Does the same in sequential execution, where the other transaction is on another thread.
 #[cold]
 fn spin_aside<C: ConcurrencyControl>(txn: &TxnState<C>, rounds: u32, has_holder: bool, retries: u32) {
-    /// Looks at what the holder is writing to: more of them would hold it up.
+    /// Limits how often the holder's memory is read, because more reads would slow the holder down.
     const SPINS_PER_LOOK_MAX: u32 = 64;
     txn.enter(Activity::BackOff);
     let mut looks = 0;
@@ -382,7 +392,7 @@ fn spin_aside<C: ConcurrencyControl>(txn: &TxnState<C>, rounds: u32, has_holder:
     match retries {
         0..=4 => {}
         5..=16 => std::thread::yield_now(),
-        // It is off its core: let it come back before all retries are used up.
+        // The holder is off its core. This lets it come back before all retries are used up.
         _ => std::thread::sleep(Duration::from_micros(1 << (retries - 16).min(10))),
     }
 }

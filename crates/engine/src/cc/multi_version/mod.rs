@@ -22,6 +22,7 @@ mod tests;
 
 use super::locking::STEPS_MAX;
 use super::mvcc::{Mvcc, Tracker, Txn};
+use super::waits::Waits;
 use super::{Abort, Env, Mistake, Scanned, Target};
 use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
@@ -95,7 +96,7 @@ impl<R: Rules> Tracker for ByTime<R> {
             match R::judge(env, txn) {
                 Verdict::Fits => {}
                 Verdict::Misses(abort) => return Some(Err(abort)),
-                Verdict::Unknown if Self::may_wait(looks) => return None,
+                Verdict::Unknown if may_look_again(looks) => return None,
                 Verdict::Unknown => return Some(Err(Abort::WaitTimeout)),
             }
         }
@@ -111,9 +112,8 @@ impl<R: Rules> Tracker for ByTime<R> {
     }
 
     #[inline(always)]
-    fn may_wait(looks: &mut u32) -> bool {
-        *looks += 1;
-        *looks <= STEPS_MAX
+    fn may_wait(looks: &mut u32, waits: &Waits, place: u32) -> bool {
+        may_look_again(looks) && !waits.is_asleep(place, *looks)
     }
 
     #[inline(always)]
@@ -166,4 +166,11 @@ impl<R: Rules> Tracker for ByTime<R> {
     fn unmake(reads: &mut ReadSet, slot: *const Slot) {
         reads.unlist(slot);
     }
+}
+
+/// Counts another look of what waits. Returns false if it has waited as long as it may.
+#[inline(always)]
+fn may_look_again(looks: &mut u32) -> bool {
+    *looks += 1;
+    *looks <= STEPS_MAX
 }

@@ -515,7 +515,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                         access.at = txn.end_at(env.shared, slot_of(record), version, intent);
                         return true;
                     }
-                    Seen::Wait if T::may_wait(&mut access.looks) => {
+                    Seen::Wait if T::may_wait(&mut access.looks, &env.shared.waits, tag.descriptor()) => {
                         s.was(Activity::Waiting);
                         return false;
                     }

@@ -1,6 +1,7 @@
 //! What a multi-version scheme adds to snapshots: nothing, or the tracking that makes them serializable.
 
 use super::{Env, Mvcc, Txn};
+use crate::cc::waits::Waits;
 use crate::cc::{Abort, Copies, Mistake, Scanned, Target};
 use crate::memory::{Memory, OutOfMemory};
 use crate::record::{Slot, Timestamp, Version};
@@ -91,10 +92,11 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// Forgets the reads of a transaction that has ended.
     fn forget(reads: &mut Self::Reads);
 
-    /// Counts another look of a waiting access. Returns false if the access has waited as long as it may.
+    /// Counts another look of an access that waits for the transaction at `place`. Returns false if the access has waited as long as it
+    /// may, or if that transaction sleeps.
     #[inline(always)]
-    fn may_wait(looks: &mut Self::Looks) -> bool {
-        let _ = looks;
+    fn may_wait(looks: &mut Self::Looks, waits: &Waits, place: u32) -> bool {
+        let _ = (looks, waits, place);
         true
     }
 

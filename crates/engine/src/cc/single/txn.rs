@@ -13,7 +13,7 @@ use super::undone::Undone;
 use crate::cc::common::participant::Participant;
 use crate::cc::common::ranges::{Ranges, Revisit};
 use crate::cc::common::registry::{Floor, Registry};
-use crate::cc::{Holder, Target, Waits};
+use crate::cc::{Abort, Holder, Target, Waits};
 use crate::epoch::Local;
 use crate::memory::{Arena, Charge, Memory, OutOfMemory, Slab};
 use crate::record::{Record, RecordId, Tag, Version};
@@ -34,7 +34,7 @@ const LONG_FIRST: usize = 8;
 #[derive(Debug)]
 pub struct Shared {
     pub(in crate::cc) registry: Registry,
-    pub(super) waits: Waits,
+    pub(in crate::cc) waits: Waits,
     pub(super) records: Arc<Slab>,
     pub(super) removals: Removals,
     /// Which transactions wait for which, if the scheme looks for deadlocks.
@@ -89,8 +89,8 @@ pub struct Txn {
     pub(in crate::cc) is_in_graph: bool,
     /// True if an operation of the transaction may be asleep in the queue of a row: see [`Shared::sleeps_beside`].
     pub(in crate::cc) sleeps: bool,
-    /// An access has looked at a lock as often as it may, and was refused.
-    pub(in crate::cc) has_waited_out: bool,
+    /// Why an access that had met a lock was refused: accesses of the same transaction that still wait are refused, too.
+    pub(in crate::cc) gave_up: Option<Abort>,
     /// The transaction looks at how hot records are, if the scheme keeps that.
     pub(in crate::cc) heeds: bool,
     /// The transaction has kept others from sharing a lock for which it waits.
@@ -135,7 +135,7 @@ impl Txn {
             sleeps: false,
             heeds: false,
             keeps_out: false,
-            has_waited_out: false,
+            gave_up: None,
             obstacle: None,
             is_full: false,
             has_lost_own: false,
@@ -245,7 +245,7 @@ impl Txn {
         self.has_looked = false;
         self.has_lost_own = false;
         self.sleeps = false;
-        self.has_waited_out = false;
+        self.gave_up = None;
         self.undone.end();
         if !self.long_copies.is_empty() {
             let bytes = self.long_copies.iter().map(|copy| size_of_val(&**copy)).sum();

@@ -69,6 +69,8 @@ const ENTRY_BYTES: u64 = 256;
 /// Added to the number of an entry whose transaction holds no row that others wait for. It sorts such entries behind all others, and
 /// among each other in the order of their arrival.
 const LATER: u64 = 1 << 63;
+/// The number of looks at a held row between two questions whether the row's holder sleeps.
+const LOOKS_PER_QUESTION: u32 = 64;
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
 
@@ -559,6 +561,18 @@ impl Waits {
         }
         self.remove(state, ticket, woken);
         others
+    }
+
+    /// Returns true if the transaction at `place` sleeps in a queue. `looks`: how often the caller, which is awake, has looked at what that
+    /// transaction holds. The answer is true only at every [`LOOKS_PER_QUESTION`]th look, because the question takes the lock.
+    #[inline(always)]
+    pub(in crate::cc) fn is_asleep(&self, place: u32, looks: u32) -> bool {
+        looks.is_multiple_of(LOOKS_PER_QUESTION) && self.is_any() && self.sleeps(place)
+    }
+
+    #[cold]
+    fn sleeps(&self, place: u32) -> bool {
+        lock(&self.state).slept_for(place).next().is_some()
     }
 
     /// Returns true if the transaction at `place` waits for a row.
