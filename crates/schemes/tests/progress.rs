@@ -5,7 +5,8 @@
 
 use braid_schemes::under;
 use braiddb::metrics::SystemClock;
-use braiddb::suspend::OnMiss;
+use braiddb::storage::MemoryStorage;
+use braiddb::suspend::{OnMiss, Seeded};
 use braiddb::worker::WorkerOptions;
 use braiddb::{AnyScheme, Database, NewValue, Options, Result, SchemeName, Table, Txn};
 use futures::future::join_all;
@@ -240,3 +241,37 @@ macro_rules! tests {
     )*};
 }
 braiddb::schemes!(tests);
+
+/// The partitions of the table.
+const PARTITIONS: u32 = 64;
+
+/// Runs transactions on one worker. Each locks several rows in different partitions at once. Proves that an operation that
+/// sleeps for a partition is called when another operation of its transaction has got that partition.
+#[test]
+fn partitions_are_locked_together() {
+    const ROWS: u64 = 30;
+    const JOINED: u64 = 4;
+    const LOCKERS: u64 = 2_000;
+    let options = Options {
+        workers: 0,
+        lock_wait_ms: 2_000,
+        log_buffer_bytes: 1 << 16,
+        log_segment_bytes: 1 << 20,
+        ..Options::default()
+    };
+    let (storage, clock) = (Arc::new(MemoryStorage::new(1 << 30)), Arc::new(SystemClock::default()));
+    let options = under(SchemeName::HStore, options);
+    let db = Database::<AnyScheme>::open_with(storage, options, clock, &mut |_| {}).unwrap();
+    let rows: Table<u64, u64> = db.partitioned_table("rows", PARTITIONS).unwrap();
+    db.transact(|tx| (0..ROWS).try_for_each(|row| tx.put(rows, row, 0))).unwrap();
+    let body = async |tx: &Txn<AnyScheme>, &number: &u64| {
+        let first = number * 7;
+        let lock = async |at: u64| tx.get_for_update(rows, (first + at) % ROWS).await.map(drop);
+        join_all((0..JOINED).map(lock)).await.into_iter().collect::<Result<()>>()?;
+        let old = tx.get(rows, first % ROWS).await?;
+        tx.put(rows, first % ROWS, old.unwrap() + 1).await
+    };
+    let options = WorkerOptions { batch: 16.into(), ..WorkerOptions::default() };
+    let mut worker = db.worker_with(Seeded::new(0), options);
+    worker.run_each(0..LOCKERS, body, |done| done.unwrap());
+}

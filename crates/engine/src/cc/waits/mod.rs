@@ -252,6 +252,7 @@ impl State {
         let by = self.current(by);
         let has_overtaken = self.promote(holder, woken);
         let is_news = self.set_holder(by.row, Some(holder));
+        self.call_owner(by.row, holder, woken);
         if is_news
             && holder == Holder::SHARERS.place
             && let Some(queue) = self.rows.get_mut(&by.row)
@@ -261,6 +262,21 @@ impl State {
             waiting.for_each(|(_, entry)| entry.stop(WaitStage::Turn, woken));
         }
         is_news || has_overtaken
+    }
+
+    /// Gives a turn to the entries that the transaction at `place`, which has the row, has in the row's queue. It may have asked for the row
+    /// twice at once, or have got it past the queue while another of its operations slept there.
+    fn call_owner(&mut self, row: RecordId, place: u32, woken: &mut Woken) {
+        let State { rows, waiters, .. } = self;
+        let Some(queue) = rows.get_mut(&row) else { return };
+        let own = waiters.range((place, 0)..=(place, u64::MAX)).filter(|(_, waited)| **waited == row);
+        for (&(_, number), _) in own {
+            if let Some(entry) = queue.entries.get_mut(&number)
+                && entry.stage == WaitStage::Waiting
+            {
+                entry.stop(WaitStage::Turn, woken);
+            }
+        }
     }
 
     /// Removes an entry, and gives the next one its turn. Returns false if the entry does not exist.
@@ -551,11 +567,7 @@ impl Waits {
         if others {
             state.promote(place, &mut woken);
         }
-        let Some(queue) = state.rows.get_mut(&ticket.row) else { return false };
-        // The same transaction may have asked for the row twice at once, and then has it twice.
-        let own = queue.entries.values_mut().filter(|entry| entry.place == place);
-        own.filter(|entry| entry.stage == WaitStage::Waiting)
-            .for_each(|entry| entry.stop(WaitStage::Turn, &mut woken));
+        state.call_owner(ticket.row, place, &mut woken);
         if is_news {
             state.break_cycles(place, None, &mut woken); // others of its operations may wait
         }

@@ -330,6 +330,19 @@ fn sharers_are_news() {
     assert_eq!([first, second, third].map(look), [WaitStage::Waiting; 3]);
 }
 
+/// Proves that an operation is called when its transaction has got the row past the queue. It would wait for itself.
+#[test]
+fn owners_are_called() {
+    let waits = waits();
+    let join = |place| waits.join(ROW, place, Some(1), NEVER, || true).expect("no cycle");
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    let (first, own) = (join(3), join(2));
+    waits.ended(1);
+    assert_eq!([first, own].map(look), [WaitStage::Turn, WaitStage::Waiting]);
+    assert_eq!(waits.stay(first, 2, || true), WaitStage::Waiting, "another operation of 2 has got the row");
+    assert_eq!([first, own].map(look), [WaitStage::Waiting, WaitStage::Turn]);
+}
+
 /// Proves that a wait that the account has no room for does not begin.
 #[test]
 fn accounts() {
