@@ -1,5 +1,5 @@
-//! A transaction that somebody leaves open and idle, and others that want what it has touched, under every scheme: each of these gets
-//! what it wants at once, or sleeps and is told which row it has waited for, after `lock_wait_ms`.
+//! A transaction is left open and idle, and other transactions want what it has touched, under every scheme. Each of
+//! these gets what it wants at once, or sleeps and is told after `lock_wait_ms` which row it has waited for.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,6 +33,11 @@ macro_rules! tests {
             #[test]
             fn indexes_lead_to_held_rows() {
                 super::indexes_lead_to_held_rows(SCHEME);
+            }
+
+            #[test]
+            fn entries_that_go_are_waited_for() {
+                super::entries_that_go_are_waited_for(SCHEME);
             }
 
             #[test]
@@ -70,7 +75,7 @@ enum Did {
 const DID: [Did; 8] =
     [Did::Read, Did::Missed, Did::Scanned, Did::Put, Did::Inserted, Did::Deleted, Did::Locked, Did::Added];
 
-/// An operation of a transaction that comes later.
+/// An operation of a later transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Get,
@@ -94,36 +99,36 @@ const WANTS: [Wants; 8] = [
     Wants::Add,
 ];
 
-/// Who runs that one.
+/// How the later transaction is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Workers,
     CallersWorker,
     Calls,
-    /// Nobody runs it again.
+    /// By single calls: the engine does not run it again.
     Interactive,
 }
 
 const BY: [By; 4] = [By::Workers, By::CallersWorker, By::Calls, By::Interactive];
 
-/// One meeting of the two.
+/// One meeting of the two transactions.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     did: Did,
     wants: Wants,
-    /// The first of its keys.
+    /// The first of the cell's keys.
     base: u64,
-    /// The one that wants something has written another row before.
+    /// If true, the later transaction has written another row before.
     holds: bool,
 }
 
-/// Within the keys of a cell, the row that is there,
+/// Among the keys of a cell, the row that exists.
 const ROW: u64 = 2;
-/// and a key that is not.
+/// Among the keys of a cell, the key that does not exist.
 const GAP: u64 = 4;
-/// From there on, rows of those that want something.
+/// From this key on, rows of the later transactions.
 const OTHERS: u64 = 1 << 32;
-/// Keys of a cell that the idle one may come to.
+/// The number of keys of a cell that the idle transaction may touch.
 const SPAN: u64 = 8;
 
 type Rows = Table<u64, u64>;
@@ -168,7 +173,7 @@ async fn want(tx: &Txn<AnyScheme>, rows: Rows, cell: Cell) -> Result<()> {
         Wants::Get => drop(tx.get(rows, key).await?),
         Wants::Scan => tx.scan(rows, base..base + SPAN).for_each(|_, _| ()).await?,
         Wants::Put => tx.put(rows, key, 3).await?,
-        // (Where a scan has been, a key that was not there.)
+        // After a scan, a key that did not exist.
         Wants::Insert => tx.insert(rows, if did == Did::Scanned { base + GAP } else { key }, 3).await?,
         Wants::Update => drop(tx.update(rows, key, 3).await?),
         Wants::Delete => drop(tx.delete(rows, key).await?),
@@ -191,11 +196,12 @@ fn run(db: &Database<AnyScheme>, rows: Rows, by: By, cell: Cell) -> Result<()> {
     }
 }
 
-/// Times that a transaction may begin anew because of one idle transaction, and rounds of its worker meanwhile.
+/// The number of times that a transaction may begin anew because of one idle transaction, and of rounds of its worker
+/// meanwhile.
 const RETRIES_MAX: u64 = 20;
 const ROUNDS_MAX: u64 = 60_000;
 
-/// Runs a transaction beside an idle one. The error says what is wrong with its answer.
+/// Runs a transaction beside an idle one. The error says what is wrong with the answer.
 fn judge(
     db: &Database<AnyScheme>,
     rows: Rows,
@@ -228,8 +234,9 @@ fn judge(
     Err(format!("{cell:?} {by:?}: {answer:?} after {took:?}, {retries} retries, {rounds} rounds"))
 }
 
-/// Proves that whatever an idle transaction did, whatever another one wants of the same row, and whoever runs that, it gets it at once
-/// or is told after `lock_wait_ms` that it was not released, and which row that is; and gets it when the idle one has gone.
+/// Proves that a transaction gets a row at once, or is told after `lock_wait_ms` which row was not released. This
+/// holds whatever the idle transaction did, whatever the other transaction wants of the same row, and however it is
+/// run. When the idle transaction has ended, the other transaction gets the row.
 fn each_is_answered_in_time(scheme: SchemeName) {
     const LOCK_WAIT_MS: u64 = 20;
     /// Each may take seconds.
@@ -256,7 +263,7 @@ fn each_is_answered_in_time(scheme: SchemeName) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Proves that one that waits is woken when the idle transaction ends, long before its time is over.
+/// Proves that a waiting transaction is woken when the idle transaction ends, long before its time is over.
 fn waits_end_with_the_holder(scheme: SchemeName) {
     let (db, rows) = database(scheme, 60_000);
     let dids = [Did::Read, Did::Scanned, Did::Put, Did::Inserted, Did::Locked];
@@ -279,8 +286,8 @@ fn waits_end_with_the_holder(scheme: SchemeName) {
     }
 }
 
-/// Proves that a transaction that waits for a reader is woken when the reader ends, even if the reader has written the row meanwhile, so
-/// that its share of the lock became the whole lock.
+/// Proves that a transaction that waits for a reader is woken when the reader ends, even if the reader has written the
+/// row meanwhile, which turned its share of the lock into the whole lock.
 fn waits_end_with_a_reader_that_has_written(scheme: SchemeName) {
     let (db, rows) = database(scheme, 60_000);
     let dids = [Did::Read, Did::Scanned];
@@ -291,7 +298,7 @@ fn waits_end_with_a_reader_that_has_written(scheme: SchemeName) {
         let (cell, began) = (Cell { did, wants, base: 0, holds: false }, Instant::now());
         let waits = db.run(async move |tx| want(tx, rows, cell).await);
         std::thread::sleep(Duration::from_millis(30));
-        // (This fails under schemes where the other transaction did not have to wait.)
+        // This fails under schemes where the other transaction did not have to wait.
         match reader.put(rows, ROW, 4) {
             Ok(()) => drop(reader.commit()),
             Err(_) => drop(reader),
@@ -304,7 +311,8 @@ fn waits_end_with_a_reader_that_has_written(scheme: SchemeName) {
     }
 }
 
-/// Proves that a row which is found by way of an index is waited for likewise, and named by the index's entry or its own key.
+/// Proves that a transaction waits in the same way for a row that is found through an index, and that the row is named
+/// by the index's entry or its own key.
 fn indexes_lead_to_held_rows(scheme: SchemeName) {
     let (db, rows) = database(scheme, 20);
     let by_value = db.unique_index(rows, "by value", |_, value| Some(value)).unwrap();
@@ -332,7 +340,35 @@ fn indexes_lead_to_held_rows(scheme: SchemeName) {
     );
 }
 
-/// Proves that a writer that has waited in vain for one that has read a row leaves it to be read by others, at once.
+/// Proves that a transaction sleeps when its write would remove an index entry that an idle transaction holds. The idle
+/// transaction has been refused the key of that entry, and may rely on it.
+fn entries_that_go_are_waited_for(scheme: SchemeName) {
+    let (db, rows) = database(scheme, 20);
+    db.unique_index(rows, "by value", |_, value| Some(value)).unwrap();
+    db.transact(|tx| tx.put(rows, 1, 5)).unwrap();
+    let idle = db.begin().unwrap();
+    let refused = idle.insert(rows, 2, 5);
+    assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
+    let before = db.statistics().retries;
+    let began = Instant::now();
+    let put = db.run(async move |tx| tx.put(rows, 1, 6).await).wait();
+    let deleted = db.run(async move |tx| tx.delete(rows, 1).await.map(drop)).wait();
+    let called = db.transact(|tx| tx.put(rows, 1, 7));
+    for answer in [put, deleted, called] {
+        match answer {
+            Ok(()) => {}
+            Err(Error::LockTimeout(row)) => {
+                assert!(row.waited >= Duration::from_millis(20) && row.holder.is_some(), "{row:?}");
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(
+        began.elapsed() < Duration::from_millis(1000) && db.statistics().retries - before <= 3 * RETRIES_MAX
+    );
+}
+
+/// Proves that after a writer has waited in vain for a reader of a row, other transactions can read the row at once.
 fn readers_come_back_when_a_writer_has_given_up(scheme: SchemeName, is_partitioned: bool) {
     let (db, rows) = database(scheme, 20);
     fill(&db, rows, 0);
@@ -377,7 +413,8 @@ fn waits_are_asleep(scheme: SchemeName) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Proves that many transactions that want rows of many idle ones are all answered, each after `lock_wait_ms` at most.
+/// Proves that many transactions that want rows of many idle transactions all get an answer, each after `lock_wait_ms`
+/// at most.
 fn many_in_the_way_are_waited_for_once_each(scheme: SchemeName) {
     const IDLE: u64 = 10;
     const TRANSACTIONS: u64 = 40;
@@ -388,7 +425,7 @@ fn many_in_the_way_are_waited_for_once_each(scheme: SchemeName) {
         .map(|number| {
             let tx = db.begin().unwrap();
             let did = [Did::Read, Did::Put, Did::Locked, Did::Scanned][number as usize % 4];
-            // (Under some schemes one of them keeps the others out.)
+            // Under some schemes, one of these transactions keeps the others out.
             let _ = tx.with(async |tx| match did {
                 Did::Put => tx.put(rows, number * SPAN + ROW, 2).await,
                 Did::Locked => tx.get_for_update(rows, number * SPAN + ROW).await.map(drop),
@@ -413,7 +450,8 @@ fn many_in_the_way_are_waited_for_once_each(scheme: SchemeName) {
     drop(idle);
 }
 
-/// A transaction sleeps for a row that another one deletes. The row is made anew, and others share the new one, before the sleeper looks again.
+/// A transaction sleeps for a row that another transaction deletes. The row is inserted again, and other transactions
+/// share the new row before the sleeper looks again.
 fn a_row_made_anew(scheme: SchemeName) {
     let options = Options { workers: 0, lock_wait_ms: 600_000, ..Options::default() };
     let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
@@ -427,7 +465,7 @@ fn a_row_made_anew(scheme: SchemeName) {
     let ended = got.clone();
     let body = async move |tx: &Txn<AnyScheme>| tx.get_for_update(t, 4).await;
     worker.spawn(body, move |result| ended.set(Some(result.unwrap()))).unwrap();
-    // More than it looks before it sleeps.
+    // More rounds than the transaction looks before it sleeps.
     let mut rounds = || (0..40_000).for_each(|_| _ = worker.round());
     rounds();
     assert_eq!(got.get(), None);
@@ -441,7 +479,7 @@ fn a_row_made_anew(scheme: SchemeName) {
     assert_eq!(got.get(), Some(Some(2)), "it sleeps in the queue of the row that was deleted");
 }
 
-/// Proves that a transaction that waits for a row waits for the row that is there, when the one that it has waited for is gone.
+/// Proves that a transaction that waits for a row waits for the present row once the row that it waited for is gone.
 #[test]
 fn rows_made_anew_are_waited_for() {
     a_row_made_anew(SchemeName::DlDetect);

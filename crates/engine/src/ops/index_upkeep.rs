@@ -22,25 +22,30 @@ use std::task::{Context, Poll};
 use zerocopy::IntoBytes;
 
 impl<C: ConcurrencyControl> Entry<C> {
-    /// How it goes, being that of the row in record `id`. While a unique index is being built another row may have it:
-    /// then it stays, and is locked, so that a transaction that has changed it meanwhile is met. On a worker nothing waits here: if it
-    /// had to, all is looked for again, by steps that wait.
+    /// Returns how the entry of the row in record `id` goes. While a unique index is being built, another row may have the entry: it stays
+    /// then, and is locked, so that a transaction that has changed it meanwhile is met. On a worker nothing waits here. If it had to, all
+    /// entries are looked for again by steps that wait, unless such steps have come to this entry already (`was_stepped`) and were refused.
     fn going(
         &mut self,
         txn: &TxnState<C>,
         id: RecordId,
+        was_stepped: bool,
     ) -> Result<Change<'static>, Result<Undone<'static>, Fault>> {
         // SAFETY: indexes live as long as their database.
         let is_unique = unsafe { &*self.index }.is_unique;
         if !is_unique || self.point.record.is_null() {
             return Ok(Change::Delete);
         }
-        self.point.access = C::Access::default(); // as of now
+        let stepped = std::mem::take(&mut self.point.access); // as of now
         if !txn.run_point(&mut self.point) {
-            return Err(match txn.is_interactive.get() {
-                true => Err(txn.doom(Fault::Abort(Abort::WaitTimeout))),
-                false => Ok(Undone::Gone),
-            });
+            if txn.is_interactive.get() {
+                return Err(Err(txn.doom(Fault::Abort(Abort::WaitTimeout))));
+            }
+            if was_stepped {
+                self.point.access = stepped;
+                txn.found(&self.point).map_err(Err)?;
+            }
+            return Err(Ok(Undone::Gone));
         }
         let there = txn.found(&self.point).map_err(Err)?;
         Ok(if there.is_some_and(|entry| split_entry(entry).0 != id) { Change::Lock } else { Change::Delete })
@@ -217,11 +222,12 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         id: RecordId,
     ) -> Result<(), Result<Undone<'static>, Fault>> {
         for entry in self.entries.iter_mut().filter(|entry| !entry.comes) {
-            if entry.point.record.is_null() {
+            let was_stepped = !entry.point.record.is_null();
+            if !was_stepped {
                 // Since the row has been changed nobody builds entries of it: this look is the last word.
                 txn.look_again(&mut entry.point);
             }
-            let going = entry.going(txn, id)?;
+            let going = entry.going(txn, id, was_stepped)?;
             match txn.change(&entry.point, going).map_err(Err)? {
                 Written::Gone => return Err(Ok(Undone::Gone)),
                 // Absent: an index that is being built has not come to the row.
