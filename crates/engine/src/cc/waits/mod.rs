@@ -138,7 +138,7 @@ impl From<OutOfMemory> for Refusal {
 struct State {
     rows: BTreeMap<RecordId, Queue>,
     held: BTreeSet<(u32, RecordId)>,
-    waiters: BTreeMap<(u32, u64), RecordId>,
+    waiters: Waiters,
     deadlines: BTreeSet<(u64, u64, RecordId)>,
     /// The last number that was given out. A lesser number was given earlier.
     tickets: u64,
@@ -163,21 +163,34 @@ struct Entry {
     waker: Option<Waker>,
 }
 
+/// The row for which each entry waits, by the place of its transaction and by its number.
+type Waiters = BTreeMap<(u32, u64), RecordId>;
+
 /// Wakers to be called after the lock is released, because they may run any code.
 type Woken = Vec<Waker>;
 
 impl Queue {
-    /// Gives the first entry that still wants the row its turn, if no holder is known.
-    fn turn(&mut self, woken: &mut Woken) {
+    /// Gives the first entry that still wants the row its turn, if no holder is known, and with it the other entries of its transaction:
+    /// the operation that is first may have been forgotten.
+    fn turn(&mut self, row: RecordId, waiters: &Waiters, woken: &mut Woken) {
         if self.holder.is_some() {
             return;
         }
-        let first = self.entries.values_mut().find(|entry| entry.wants());
-        if let Some(entry) = first
-            && entry.stage == WaitStage::Waiting
+        if let Some(first) = self.entries.values().find(|entry| entry.wants())
+            && first.stage == WaitStage::Waiting
         {
-            entry.stage = WaitStage::Turn;
-            woken.extend(entry.waker.take());
+            self.call(row, first.place, waiters, woken);
+        }
+    }
+
+    /// Gives a turn to all entries of the transaction at `place`.
+    fn call(&mut self, row: RecordId, place: u32, waiters: &Waiters, woken: &mut Woken) {
+        for (&(_, number), _) in waiters.range((place, 0)..=(place, u64::MAX)).filter(|(_, at)| **at == row) {
+            if let Some(entry) = self.entries.get_mut(&number)
+                && entry.stage == WaitStage::Waiting
+            {
+                entry.stop(WaitStage::Turn, woken);
+            }
         }
     }
 }
@@ -240,7 +253,7 @@ impl State {
                 queue.of_several.insert(first);
             }
             queue.entries.insert(first, entry);
-            queue.turn(woken);
+            queue.turn(row, waiters, woken);
         }
         !later.is_empty() && waiters.range((place, 0)..=(place, u64::MAX)).nth(1).is_some()
     }
@@ -264,18 +277,18 @@ impl State {
         is_news || has_overtaken
     }
 
+    /// Gives the first in the row's queue its turn, if it can have it.
+    fn turn(&mut self, row: RecordId, woken: &mut Woken) {
+        if let Some(queue) = self.rows.get_mut(&row) {
+            queue.turn(row, &self.waiters, woken);
+        }
+    }
+
     /// Gives a turn to the entries that the transaction at `place`, which has the row, has in the row's queue. It may have asked for the row
     /// twice at once, or have got it past the queue while another of its operations slept there.
     fn call_owner(&mut self, row: RecordId, place: u32, woken: &mut Woken) {
-        let State { rows, waiters, .. } = self;
-        let Some(queue) = rows.get_mut(&row) else { return };
-        let own = waiters.range((place, 0)..=(place, u64::MAX)).filter(|(_, waited)| **waited == row);
-        for (&(_, number), _) in own {
-            if let Some(entry) = queue.entries.get_mut(&number)
-                && entry.stage == WaitStage::Waiting
-            {
-                entry.stop(WaitStage::Turn, woken);
-            }
+        if let Some(queue) = self.rows.get_mut(&row) {
+            queue.call(row, place, &self.waiters, woken);
         }
     }
 
@@ -291,7 +304,7 @@ impl State {
             self.set_holder(ticket.row, None);
             self.rows.remove(&ticket.row);
         } else {
-            queue.turn(woken);
+            queue.turn(ticket.row, &self.waiters, woken);
         }
         woken.extend(entry.waker); // to be dropped outside; a wake more does no harm
         self.note_several(entry.place);
@@ -422,7 +435,7 @@ impl State {
             if let Some(entry) = queue.entries.get_mut(&number).filter(|entry| entry.wants()) {
                 entry.stop(WaitStage::Deadlocked, woken);
             }
-            queue.turn(woken);
+            queue.turn(*row, waiters, woken);
         }
     }
 }
@@ -491,7 +504,7 @@ impl Waits {
         let ticket = Ticket { row, number };
         // If the others in the queue have waited for another holder, they have a new edge, too.
         let news = holder.filter(|&holder| state.meet_holder(ticket, holder, &mut woken));
-        state.rows.get_mut(&row).expect("it has an entry").turn(&mut woken);
+        state.turn(row, &mut woken);
         // (In the usual case no other transaction waits for this one. Then it closes no cycle, and no search is needed.)
         let may_close = news.is_some() || state.may_be_awaited(place);
         if may_close && !state.break_cycles(place, news, &mut woken) {
@@ -639,9 +652,7 @@ impl Waits {
             state.held.range((place, RecordId(0))..=(place, RecordId(u32::MAX))).next()
         {
             state.set_holder(row, None);
-            if let Some(queue) = state.rows.get_mut(&row) {
-                queue.turn(&mut woken);
-            }
+            state.turn(row, &mut woken);
         }
         self.unlock(state, woken);
     }
@@ -665,9 +676,7 @@ impl Waits {
         let mut woken = Woken::new();
         if state.held.contains(&(Holder::SHARERS.place, row)) {
             state.set_holder(row, None);
-            if let Some(queue) = state.rows.get_mut(&row) {
-                queue.turn(&mut woken);
-            }
+            state.turn(row, &mut woken);
         }
         self.unlock(state, woken);
     }
@@ -685,14 +694,11 @@ impl Waits {
         let mut woken = Woken::new();
         while let Some(&(at, number, row)) = state.deadlines.first().filter(|(at, ..)| *at <= now_ns) {
             state.deadlines.remove(&(at, number, row));
-            if let Some(queue) = state.rows.get_mut(&row) {
-                if let Some(entry) = queue.entries.get_mut(&number)
-                    && entry.wants()
-                {
-                    entry.stop(WaitStage::Expired, &mut woken);
-                }
-                queue.turn(&mut woken);
+            let entry = state.rows.get_mut(&row).and_then(|queue| queue.entries.get_mut(&number));
+            if let Some(entry) = entry.filter(|entry| entry.wants()) {
+                entry.stop(WaitStage::Expired, &mut woken);
             }
+            state.turn(row, &mut woken);
         }
         self.unlock(state, woken);
     }

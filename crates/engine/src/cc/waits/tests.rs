@@ -330,6 +330,21 @@ fn sharers_are_news() {
     assert_eq!([first, second, third].map(look), [WaitStage::Waiting; 3]);
 }
 
+/// Proves that all operations of a transaction that wait for the same row have their turn together: the first may have been forgotten.
+#[test]
+fn a_turn_is_the_transactions() {
+    let waits = waits();
+    let join = |place| waits.join(ROW, place, Some(1), NEVER, || true).expect("no cycle");
+    let look = |ticket| waits.look(ticket, Waker::noop());
+    let [forgotten, other, second] = [2, 3, 2].map(join);
+    waits.ended(1);
+    assert_eq!([forgotten, other, second].map(look), [WaitStage::Turn, WaitStage::Waiting, WaitStage::Turn]);
+    assert!(waits.took(second));
+    waits.leave_all(2);
+    waits.ended(2);
+    assert_eq!(look(other), WaitStage::Turn);
+}
+
 /// Proves that an operation is called when its transaction has got the row past the queue. It would wait for itself.
 #[test]
 fn owners_are_called() {
