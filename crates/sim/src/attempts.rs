@@ -1,15 +1,16 @@
-//! The attempts of a transaction, noted as they go on.
+//! Records the attempts of a transaction as they happen.
 
 use crate::ledger::Ledger;
 use crate::record::{Operation, Outcome, Record, Tag};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows that were looked at when a transaction committed. (Functions that are called then may be called on any thread.)
+/// The rows that a transaction looked at when it committed. Shared, because the functions that look may be called on
+/// any thread.
 pub(crate) type Looked = Arc<Mutex<Vec<(u64, Option<Tag>)>>>;
 
-/// The attempts of one transaction, one after another, on their way to the ledger. An attempt without recorded
-/// operations leaves no record.
+/// The attempts of one transaction, in order, on their way to the ledger. An attempt without recorded operations leaves
+/// no record.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     ledger: Ledger,
@@ -39,8 +40,8 @@ impl Attempts {
         &self.looked
     }
 
-    /// Takes the rows that the attempt has looked at when it committed, as reads. Under schemes with snapshots there are none: these reads
-    /// are of the present, and a history cannot tell them from reads of the snapshot.
+    /// Takes the rows that the attempt looked at when it committed, as reads. Under schemes with snapshots, returns
+    /// none: these reads are of the present, and a history cannot tell them from reads of the snapshot.
     fn take_looked(&self, outcome: Outcome) -> impl Iterator<Item = Operation> {
         let looked = std::mem::take(&mut *self.looked.lock().unwrap_or_else(PoisonError::into_inner));
         let counts = outcome == Outcome::Committed && !self.ledger.isolation().reads_snapshots();
@@ -48,7 +49,7 @@ impl Attempts {
         reads.filter(move |_| counts)
     }
 
-    /// An attempt begins; so the one before, if there is one, gave way to a conflict.
+    /// Begins an attempt. If the attempt before it is still open, that attempt failed with a conflict.
     pub(crate) fn begin(&self) {
         self.ledger.count(|report| report.conflicts += u64::from(self.open.borrow().is_some()));
         self.end(Outcome::Aborted);
@@ -64,7 +65,7 @@ impl Attempts {
         }));
     }
 
-    /// The attempt has done what it wanted, and commits now.
+    /// Notes that the attempt has done its work and now commits.
     pub(crate) fn commits(&self) {
         self.set_committing(true);
     }
@@ -75,7 +76,7 @@ impl Attempts {
         committing.set(committing.get() + u32::from(is_committing) - u32::from(was_committing));
     }
 
-    /// An operation has ended, which read this snapshot.
+    /// Records an operation that has ended, and the snapshot that it read.
     pub(crate) fn operation(&self, operation: Operation, snapshot_timestamp: u64) {
         let mut open = self.open.borrow_mut();
         let record = open.as_mut().expect("operations come from an open attempt");
@@ -86,7 +87,7 @@ impl Attempts {
         record.operations.push(operation);
     }
 
-    /// The attempt has ended; nothing if none is open.
+    /// Ends the open attempt. Does nothing if no attempt is open.
     pub(crate) fn end(&self, outcome: Outcome) {
         self.set_committing(false);
         let looked = self.take_looked(outcome);
@@ -100,7 +101,7 @@ impl Attempts {
         }
     }
 
-    /// The transaction was dropped before its end was known.
+    /// Notes that the transaction was dropped before its end was known.
     pub(crate) fn cancel(&self) {
         if !self.is_committing.get() {
             return self.end(Outcome::Aborted);
@@ -115,8 +116,8 @@ mod tests {
     use super::*;
     use crate::isolation::Isolation;
 
-    /// Proves that each attempt of a transaction leaves its record with its outcome, also where it is cancelled, and
-    /// that no commit is thought to be under way afterwards.
+    /// Proves that each attempt of a transaction leaves its record with its outcome, also if the transaction is
+    /// canceled, and that afterwards no commit counts as under way.
     #[test]
     fn attempts_leave_records() {
         for (is_committing, last, unknown) in [(false, Outcome::Aborted, 0), (true, Outcome::Unknown, 1)] {
@@ -131,7 +132,7 @@ mod tests {
                 assert_eq!(ledger.committing().get(), 1);
             }
             attempts.cancel();
-            attempts.cancel(); // has ended already
+            attempts.cancel(); // the attempt has ended already
             let history = ledger.take_history();
             let outcomes: Vec<_> = history.iter().map(|record| record.outcome).collect();
             assert_eq!(outcomes, [Outcome::Aborted, last]);
@@ -142,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Proves that a commit timestamp goes to the record of the transaction that has just committed, and to no
-    /// other one where that one left none.
+    /// Proves that a commit timestamp goes to the record of the transaction that has just committed, and to no other
+    /// record if that transaction left none.
     #[test]
     fn commits_are_stamped() {
         let ledger = Ledger::new(Isolation::Serializable);

@@ -1,44 +1,45 @@
-//! What schemes of concurrency control promise.
+//! The promises of concurrency control schemes.
 
 use braid_history::Model;
 
-/// What a scheme promises, the weaker first. All are in real time: a transaction that begins after a commit was
-/// acknowledged sees it.
+/// The isolation that a scheme promises, weakest first. All levels hold in real time: a transaction that begins after a
+/// commit was acknowledged sees this commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
-    /// Each transaction reads one snapshot, and of two concurrent ones that write the same row one fails. Those that
-    /// only read never fail.
+    /// Each transaction reads one snapshot. Of two concurrent transactions that write the same row, one fails.
+    /// Transactions that only read never fail.
     Snapshot,
-    /// Committed transactions are as if run one after another, and those that end with an error of their own have read
-    /// what one of them in their place would have read. What an open transaction has read may not fit together; then
-    /// it is refused. Any transaction may be refused, readers too.
+    /// Committed transactions behave as if run one after another. A transaction that ends with an error of its own has
+    /// read what it would have read in its place in this order. The reads of an open transaction may be inconsistent;
+    /// then the transaction is refused. Any transaction may be refused, also a reader.
     Serial,
-    /// As `Serial`, and each transaction reads one snapshot, whether or not it commits.
+    /// Like `Serial`. In addition, each transaction reads one snapshot, whether or not it commits.
     Serializable,
 }
 
 impl Isolation {
-    /// Every one.
+    /// All levels.
     pub const ALL: [Isolation; 3] = [Isolation::Snapshot, Isolation::Serial, Isolation::Serializable];
-    /// Those that scripts state expectations for.
+    /// The levels for which scripts state expectations.
     pub const EXPECTED: [Isolation; 2] = [Isolation::Snapshot, Isolation::Serializable];
 
-    /// The one whose expectations in scripts are this one's as well: they are about transactions that commit.
+    /// Returns the level whose expectations in scripts also apply to this level. Expectations are about transactions
+    /// that commit.
     pub fn expected(self) -> Isolation {
         if self.is_serial() { Isolation::Serializable } else { self }
     }
 
-    /// Committed transactions are as if run one after another, and readers may be refused.
+    /// Returns true if committed transactions behave as if run one after another, and readers may be refused.
     pub fn is_serial(self) -> bool {
         self >= Isolation::Serial
     }
 
-    /// What an open transaction has read fits together.
+    /// Returns true if the reads of an open transaction are consistent.
     pub fn reads_snapshots(self) -> bool {
         self != Isolation::Serial
     }
 
-    /// Its name.
+    /// Returns the level's name.
     pub fn name(self) -> &'static str {
         match self {
             Isolation::Snapshot => "snapshot",
@@ -47,8 +48,8 @@ impl Isolation {
         }
     }
 
-    /// What every history must keep, each of these. (A serializable transaction reads one snapshot too, whether or
-    /// not it commits, and the first updater wins.)
+    /// Returns the models that every history must satisfy. A serializable transaction also reads one snapshot, whether
+    /// or not it commits, and the first updater wins.
     pub fn models(self) -> &'static [Model] {
         match self {
             Isolation::Snapshot => &[Model::SnapshotIsolation],

@@ -1,5 +1,5 @@
-//! Judges the recorded history of a simulation, after its end: by the checker of histories, which knows nothing of the
-//! simulation, and under snapshot isolation by a replay as well, which leaves nothing open.
+//! Judges the recorded history of a simulation after its end, by the checker of histories, which knows nothing of the
+//! simulation. Under snapshot isolation a replay also judges the history, and leaves nothing open.
 
 use crate::isolation::Isolation;
 use crate::record::{Operation, Outcome, Record, Tag};
@@ -8,12 +8,12 @@ use braid_history::{Anomaly, Checker, History, Model, Op, Order, Status, Transac
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Checks a history, in the order of its records' ends, by what the engine promises. Returns how many anomalies it
-/// has that the promise allows: tangles of transactions that no serial order in real time explains.
+/// Checks a history, in the order of its records' ends, by what the engine promises. Returns the number of anomalies
+/// that the promise allows: tangles of transactions that no serial order in real time explains.
 pub(crate) fn judge(records: &[Record], isolation: Isolation) -> Result<u64, String> {
     let history: History = records.iter().zip(0..).map(|(record, id)| transaction(record, id)).collect();
     let answers = answers(records, isolation);
-    // Once with the engine's word and once without, so that an engine that lies is caught.
+    // Once with the engine's timestamps and once without, so that an engine that reports wrong ones is caught.
     for order in [Order::Stamps, Order::Values] {
         for model in isolation.models() {
             let judged = if *model == Model::StrictSerializable { &answers } else { &history };
@@ -31,7 +31,7 @@ pub(crate) fn judge(records: &[Record], isolation: Isolation) -> Result<u64, Str
     Ok(check(&history, Model::StrictSerializable, Order::Stamps).violations)
 }
 
-/// The anomaly, and what its transactions did.
+/// Returns the anomaly and what its transactions did.
 fn described(anomaly: &Anomaly, records: &[Record]) -> String {
     let mut text = anomaly.to_string();
     for id in &anomaly.transactions {
@@ -40,7 +40,7 @@ fn described(anomaly: &Anomaly, records: &[Record]) -> String {
     text
 }
 
-/// The record in the checker's form.
+/// Returns the record in the checker's form.
 fn transaction(record: &Record, id: u64) -> Transaction {
     Transaction {
         begin: Some(record.begin),
@@ -57,9 +57,9 @@ fn transaction(record: &Record, id: u64) -> Transaction {
     }
 }
 
-/// The history as a serializable engine answers for it: a transaction that was answered with its own error is a reader that
-/// has committed, up to its first write. Where transactions read no snapshot, and it is not known whether one has committed, its
-/// reads count if others have seen what it wrote.
+/// Returns the history that a serializable engine answers for. A transaction that was answered with its own error
+/// counts as a committed reader, up to its first write. Where transactions read no snapshot and it is unknown whether a
+/// transaction has committed, its reads count if others have seen its writes.
 fn answers(records: &[Record], isolation: Isolation) -> History {
     let seen = seen_by_committed(records);
     let of = |(record, id)| answered(record, id, isolation, &seen);
@@ -87,7 +87,7 @@ fn answered(record: &Record, id: u64, isolation: Isolation, seen: &BTreeSet<Tag>
     }
 }
 
-/// The writes that committed transactions have seen.
+/// Returns the writes that committed transactions have seen.
 fn seen_by_committed(records: &[Record]) -> BTreeSet<Tag> {
     let committed = records.iter().filter(|record| record.outcome == Outcome::Committed);
     let mut seen = BTreeSet::new();
@@ -102,7 +102,7 @@ fn seen_by_committed(records: &[Record]) -> BTreeSet<Tag> {
     seen
 }
 
-/// The write that an operation has made.
+/// Returns the write that an operation has made.
 fn written(operation: &Operation) -> Option<Tag> {
     match operation {
         Operation::Put { tag, .. } | Operation::Append { tag, .. } => Some(*tag),
@@ -118,7 +118,7 @@ fn ops(operation: &Operation) -> Vec<Op> {
         Operation::Get { key, tag } => vec![read(*key, *tag)],
         Operation::Put { key, tag } => vec![write(*key, Some(*tag))],
         Operation::Insert { key, tag: Some(tag) } => vec![read(*key, None), write(*key, Some(*tag))],
-        Operation::Insert { tag: None, .. } => Vec::new(), // it saw that there is a row, and not whose
+        Operation::Insert { tag: None, .. } => Vec::new(), // it saw that there is a row, not whose row it is
         Operation::Delete { key, existed: true } => vec![write(*key, None)],
         Operation::Delete { key, existed: false } => vec![read(*key, None)],
         Operation::Scan { from, to, rows } => {
@@ -151,8 +151,8 @@ mod tests {
         Operation::Get { key, tag }
     }
 
-    /// Proves that under any isolation only the last committed word of another transaction may be read, however
-    /// it is read.
+    /// Proves that under any isolation a transaction may read only the last committed write of another transaction, by
+    /// any kind of read.
     #[test]
     fn reads_of_the_uncommitted_are_found() {
         let cases = [
@@ -178,8 +178,8 @@ mod tests {
         }
     }
 
-    /// Proves that a write skew is counted where it is allowed, and found where it is not, with what its
-    /// transactions did.
+    /// Proves that a write skew is counted where it is allowed and found where it is not, and that the report says what
+    /// its transactions did.
     #[test]
     fn write_skew_is_judged_by_the_promise() {
         let skew = |begin, key: u64| {
@@ -197,8 +197,9 @@ mod tests {
         assert!(found.contains("\n  1 is Record {"), "{found}");
     }
 
-    /// Proves that what was answered with an error is judged under every serializable scheme, up to its first write; that what never
-    /// committed is judged only as a snapshot; and that of a transaction whose end is not known only what must have committed is judged.
+    /// Proves which reads are judged under every serializable scheme. Of a transaction that was answered with an error,
+    /// the reads up to its first write are judged. A transaction that never committed is judged only as a snapshot. Of
+    /// a transaction whose end is unknown, only what must have committed is judged.
     #[test]
     fn answers_are_judged() {
         let torn = || vec![get(1, Some(1)), get(2, None)];
@@ -219,8 +220,8 @@ mod tests {
         }
     }
 
-    /// Proves that an error is judged by the serial order, and not only by its snapshot: a reader sees the deposit and not the
-    /// withdrawal, which has not seen the deposit.
+    /// Proves that a transaction that ended with an error is judged by the serial order, and not only by its snapshot.
+    /// Here a reader sees the deposit and not the withdrawal, which has not seen the deposit.
     #[test]
     fn answers_from_a_snapshot_are_judged() {
         let deposit = record(2, 3, Outcome::Committed, vec![put(2, 2)]);
@@ -238,8 +239,8 @@ mod tests {
         }
     }
 
-    /// Proves that stamps are believed in one judgement only: where they contradict what was seen, and where they
-    /// say of a read that its snapshot did not hold it.
+    /// Proves that timestamps are believed in only one of the judgments: a history fails where they contradict what was
+    /// seen, and where they say that a read's snapshot did not contain what was read.
     #[test]
     fn stamps_are_judged() {
         let stamped = |mut record: Record, snapshot, commit| {

@@ -5,14 +5,14 @@ use braiddb::{IndexKind, LabOptions, Options, SchemeName};
 /// The kind of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kind {
-    /// The scheme, where the type of the database leaves it open.
+    /// The scheme, if the type of the database leaves it open.
     pub scheme: SchemeName,
     /// The kind of index of all tables.
     pub index: IndexKind,
 }
 
 impl Kind {
-    /// Options of such a database, the others by default.
+    /// Returns the options of such a database. All others are defaults.
     pub fn options(self) -> Options {
         let lab = LabOptions { scheme: self.scheme, ..LabOptions::default() };
         Options { index: self.index, lab, ..Options::default() }

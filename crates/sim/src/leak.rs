@@ -1,5 +1,5 @@
-//! Operations that are polled once and forgotten, as safe code can do to any future. All that they could touch ends with their
-//! transaction, so nothing that must hold changes by them.
+//! Operations that are polled once and forgotten, as safe code can do to any future. Everything that they could touch
+//! ends with their transaction, so they break nothing that must hold.
 
 use crate::random::Random;
 use braiddb::{ConcurrencyControl, Table, Txn, Value};
@@ -23,24 +23,24 @@ pub(crate) async fn leak<F: Future>(operation: F) {
 #[derive(Debug)]
 pub(crate) struct Leaks(RefCell<Random>);
 
-/// In a hundred, transactions that leak, and operations of these beside which they do.
+/// Transactions that leak, per hundred, and the operations of these transactions beside which they leak, per hundred.
 const TRANSACTIONS: u64 = 15;
 const OPERATIONS: u64 = 40;
 
 impl Leaks {
-    /// The leaks of the transaction with this seed. Most transactions have none.
+    /// Returns the leaks of the transaction with this seed. Most transactions have none.
     pub(crate) fn seeded(seed: u64) -> Option<Leaks> {
         let mut random = Random::new(seed ^ 0x1eac);
         random.chance(TRANSACTIONS).then(|| Leaks(RefCell::new(random)))
     }
 
-    /// The leaks of a transaction that does leak.
+    /// Returns the leaks of a transaction that certainly leaks.
     pub(crate) fn always(seed: u64) -> Leaks {
         Leaks(RefCell::new(Random::new(seed)))
     }
 
-    /// Leaks a read of the row under `key` or of rows around it, or does nothing. (What is leaked may be done at its first poll: so it
-    /// changes nothing, and locks nothing that its transaction may not lock.)
+    /// Leaks a read of the row under `key` or of rows around it, or does nothing. The leaked operation may complete at
+    /// its first poll. Therefore it changes nothing, and locks nothing that its transaction may not lock.
     pub(crate) async fn read<C: ConcurrencyControl, V: Value + ?Sized>(
         &self,
         tx: &Txn<C>,

@@ -1,5 +1,5 @@
-//! What one simulation has seen: counts, the first violation, the recorded history, and a hash over everything
-//! that happened.
+//! The ledger of one simulation: counts, the first violation, the recorded history, and a hash over everything that
+//! happened.
 
 use crate::isolation::Isolation;
 use crate::record::{Outcome, Record};
@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-/// Shared by the scheduler, the workload and its transactions.
+/// The ledger, shared by the scheduler, the workload and its transactions.
 #[derive(Clone, Debug)]
 pub struct Ledger(Rc<Entries>);
 
@@ -23,37 +23,37 @@ struct Entries {
     committing: Cell<u32>,
 }
 
-/// What one simulation, or several added up, have done.
+/// Counts of one simulation, or the sums of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The workload's name.
     pub workload: &'static str,
     /// Transactions begun.
     pub transactions: u64,
-    /// Those that committed.
+    /// Transactions that committed.
     pub commits: u64,
-    /// Those that gave up by themselves.
+    /// Transactions that ended with an error of their own.
     pub gave_up: u64,
-    /// Attempts that gave way to others: run again, or the last that was allowed.
+    /// Attempts that failed with a conflict: they ran again, or were the last that was allowed.
     pub conflicts: u64,
-    /// Those that the scheduler cancelled.
+    /// Transactions that the scheduler canceled.
     pub cancelled: u64,
-    /// Of these, those whose commit was under way: they may have committed.
+    /// Canceled transactions whose commit was under way: they may have committed.
     pub unknown: u64,
     /// Looks from outside, through interactive transactions.
     pub looks: u64,
-    /// Interactive transactions that were refused; none under snapshot isolation.
+    /// Interactive transactions that were refused. There are none under snapshot isolation.
     pub refused: u64,
     /// Recorded histories that were checked.
     pub histories: u64,
-    /// Anomalies in them that the engine's promise allows.
+    /// Anomalies in these histories that the engine's promise allows.
     pub anomalies: u64,
-    /// Over everything that happened, in its order: equal for equal seeds.
+    /// A hash over everything that happened, in order. Equal seeds give equal hashes.
     pub trace: u64,
 }
 
 impl Report {
-    /// This and another one.
+    /// Returns the sums of both reports.
     pub fn plus(self, other: Report) -> Report {
         Report {
             workload: other.workload,
@@ -73,7 +73,7 @@ impl Report {
 }
 
 impl Ledger {
-    /// An empty one, for an engine that promises this.
+    /// Makes an empty ledger for an engine with this promise.
     pub fn new(isolation: Isolation) -> Ledger {
         Ledger(Rc::new(Entries {
             isolation,
@@ -86,17 +86,17 @@ impl Ledger {
         }))
     }
 
-    /// What the engine promises.
+    /// Returns the engine's promise.
     pub fn isolation(&self) -> Isolation {
         self.0.isolation
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn report(&self) -> Report {
         self.0.report.get()
     }
 
-    /// The first violation, if there is one.
+    /// Returns the first violation, if there is one.
     pub fn violation(&self) -> Option<String> {
         self.0.violation.borrow().clone()
     }
@@ -113,14 +113,14 @@ impl Ledger {
         }
     }
 
-    /// As [`check`](Self::check), where the engine promises this much; a weaker engine need not keep it.
+    /// Like [`check`](Self::check), but only if the engine promises at least `needs`.
     pub fn check_under(&self, needs: Isolation, holds: bool, what: impl FnOnce() -> String) {
         self.check(holds || self.0.isolation < needs, what);
     }
 
-    /// As [`check`](Self::check), of what a transaction has seen that is still open. Where that need not fit together,
-    /// the transaction has to end with the error: if the engine answers it, it is a violation; if what was seen did not
-    /// fit together, the transaction is refused, or run again.
+    /// Like [`check`](Self::check), for what a still open transaction has seen. If the reads of an open transaction may
+    /// be inconsistent, the transaction has to end with the returned error. If the engine answers with this error, it
+    /// is a violation. If the reads were inconsistent, the engine refuses the transaction or runs it again.
     pub fn check_open(&self, holds: bool, what: impl FnOnce() -> String) -> Result<()> {
         if holds || self.0.isolation.reads_snapshots() {
             self.check(holds, what);
@@ -129,13 +129,13 @@ impl Ledger {
         Err(Error::user(Seen(what())))
     }
 
-    /// Outcomes that the simulation does not know: as many more commits there may have been than were
-    /// acknowledged.
+    /// Returns the number of outcomes that the simulation does not know. Up to this many more commits may have happened
+    /// than were acknowledged.
     pub fn unknown(&self) -> u64 {
         self.report().unknown
     }
 
-    /// An error is taken for what it is: a transaction that was refused, where the engine may refuse readers, or a
+    /// Counts a refused transaction if the error is a conflict and the engine may refuse readers. Any other error is a
     /// violation.
     pub(crate) fn refused(&self, what: &str, error: &Error) {
         if matches!(error, Error::Conflict) && self.0.isolation.is_serial() {
@@ -146,20 +146,20 @@ impl Ledger {
         }
     }
 
-    /// The number of what happens next: whatever has a smaller one has happened before.
+    /// Returns the number of the next event. Every event with a smaller number happened before.
     pub(crate) fn next_event(&self) -> u64 {
         self.0.events.set(self.0.events.get() + 1);
         self.0.events.get()
     }
 
-    /// A number that no other write of this simulation has, and is not 0.
+    /// Returns a number that no other write of this simulation has. It is never 0.
     pub(crate) fn next_tag(&self) -> u32 {
         let tag = self.0.tags.get().checked_add(1).expect("a simulation has fewer than 2^32 writes");
         self.0.tags.set(tag);
         tag
     }
 
-    /// Commits that are under way: whose transactions have done all that they wanted, and have not ended.
+    /// Returns the number of commits under way: transactions that have done all their work and have not ended.
     pub(crate) fn committing(&self) -> &Cell<u32> {
         &self.0.committing
     }
@@ -168,7 +168,7 @@ impl Ledger {
         self.0.history.borrow_mut().push(record);
     }
 
-    /// What has just ended was, if it committed and was recorded, this commit in the order of all.
+    /// Stamps the transaction that has just ended with this commit timestamp, if it committed and was recorded.
     pub(crate) fn stamp_last(&self, commit_timestamp: u64) {
         let is_just_now = |last: &&mut Record| last.end == self.0.events.get();
         let mut history = self.0.history.borrow_mut();
@@ -180,7 +180,7 @@ impl Ledger {
         }
     }
 
-    /// The transactions that were recorded since the last call, by their ends.
+    /// Takes the transactions that were recorded since the last call, in the order of their ends.
     pub(crate) fn take_history(&self) -> Vec<Record> {
         self.0.history.take()
     }
@@ -191,7 +191,7 @@ impl Ledger {
         self.0.report.set(report);
     }
 
-    /// Counts how a transaction ended; an error that no workload provokes is a violation.
+    /// Counts how a transaction ended. An error that no workload provokes is a violation.
     pub(crate) fn ended<R>(&self, result: Result<R>) -> Option<R> {
         let (kind, value) = match result {
             Ok(value) => (0, Some(value)),
@@ -217,7 +217,8 @@ impl Ledger {
     }
 }
 
-/// What an open transaction has seen that must not be: its own error, which the engine may answer only if it was so.
+/// The error of an open transaction that has seen something that must not be. The engine may answer with it only if the
+/// transaction really saw this.
 #[derive(Debug)]
 pub(crate) struct Seen(pub(crate) String);
 

@@ -1,15 +1,15 @@
-//! The real engine in one thread, under a scheduler that decides everything from a seed: which worker goes on,
-//! which of its transactions, whether that one suspends at a probable cache miss, when transactions begin, are
-//! cancelled, or are looked at from outside, and when garbage is collected. The same seed replays exactly.
+//! Runs the real engine in one thread, under a scheduler that decides everything from a seed: which worker continues,
+//! which of its transactions, and whether this transaction suspends at a probable cache miss; when transactions begin,
+//! are canceled, or are looked at from outside; and when garbage is collected. The same seed replays exactly.
 //!
-//! [`script`] is the close-up: small transactions whose steps meet in every order, judged by brute force.
+//! [`script`] runs small transactions whose steps meet in every order, and judges them by brute force.
 //!
 //! [`crash`] runs a durable database on a disk that crashes, and judges what recovery finds.
 //!
-//! [`storage`] is a disk that crashes and fails as the contract of [`braiddb::storage`] allows.
+//! [`storage`] is a disk that crashes and fails in the ways that the contract of [`braiddb::storage`] allows.
 //!
-//! A [`Workload`] says what the transactions do and what must hold; a [`Scheme`] names the concurrency control that
-//! they run under and what that promises. Called by the command `braid-lab sim` and by tests.
+//! A [`Workload`] says what the transactions do and what must hold. A [`Scheme`] names the concurrency control that
+//! they run under and its promise. Called by the command `braid-lab sim` and by tests.
 //!
 //! ```
 //! use braid_sim::{SCHEMES, Settings, WorkloadId};

@@ -1,4 +1,4 @@
-//! Interactive transactions that look from outside, again and again, while others run.
+//! Interactive transactions that look from outside, repeatedly, while other transactions run.
 
 use crate::attempts::Attempts;
 use crate::ledger::Ledger;
@@ -11,9 +11,9 @@ use std::fmt;
 
 /// What a workload has seen through an observer.
 pub struct Look {
-    /// A hash of it: within one transaction it must not change.
+    /// A hash of what was seen. It must not change within one transaction.
     pub digest: u64,
-    /// Called if the transaction commits: for what holds only then.
+    /// Called if the transaction commits, to check what holds only then.
     pub committed: Option<Box<dyn FnOnce()>>,
 }
 
@@ -44,7 +44,7 @@ impl<C: ConcurrencyControl> fmt::Debug for Observer<C> {
 }
 
 impl<C: ConcurrencyControl> Observer<C> {
-    /// Begins, and looks for the first time. `None`: it was refused.
+    /// Begins a transaction and looks for the first time. Returns `None` if it was refused.
     pub(crate) fn open(
         database: &Database<C>,
         workload: &dyn Workload<C>,
@@ -65,12 +65,12 @@ impl<C: ConcurrencyControl> Observer<C> {
         Some(observer)
     }
 
-    /// The transaction.
+    /// Returns the transaction.
     pub fn transaction(&self) -> &Transaction<C> {
         &self.transaction
     }
 
-    /// The number that the first look of the transaction has given here: how much there was to look at.
+    /// Returns the number that the transaction's first look passed here: how much there was to look at.
     pub fn first(&self, number: u64) -> u64 {
         let first = self.first.get().unwrap_or(number);
         self.first.set(Some(first));
@@ -90,7 +90,7 @@ impl<C: ConcurrencyControl> Observer<C> {
         Ok(look)
     }
 
-    /// Looks again, and must see the same. `None`: it was refused.
+    /// Looks again. It must see the same. Returns `None` if the transaction was refused.
     pub(crate) fn look_again(mut self, workload: &dyn Workload<C>) -> Option<Self> {
         let ledger = self.attempts.ledger();
         let looked = self.look(workload).and_then(|look| {
@@ -109,7 +109,8 @@ impl<C: ConcurrencyControl> Observer<C> {
         Some(self)
     }
 
-    /// It was refused; or what it has seen must not be, and then it must not commit.
+    /// Ends a transaction that was refused, or that has seen something that must not be. In the second case it must not
+    /// commit.
     fn give_up(self, error: &Error) {
         let ledger = self.attempts.ledger();
         let Error::User(seen) = error else {
@@ -123,13 +124,13 @@ impl<C: ConcurrencyControl> Observer<C> {
         self.attempts.end(Outcome::Aborted);
     }
 
-    /// Ends without a commit, and waits for nobody.
+    /// Aborts, without waiting for other transactions.
     pub(crate) fn abort(self) {
         self.transaction.abort();
         self.attempts.end(Outcome::Aborted);
     }
 
-    /// Commits.
+    /// Commits the transaction.
     pub(crate) fn close(self) {
         match self.transaction.commit() {
             Ok(()) => {

@@ -3,45 +3,45 @@
 use braiddb::Front;
 use braiddb::suspend::Seeded;
 
-/// What the tables of a run from this seed have in front of their index.
+/// Returns the kind of front that tables have in a run from this seed.
 pub(crate) fn front_of(seed: u64) -> Front {
     *Random::new(seed ^ 0xf0a7).one_of(Front::ALL)
 }
 
-/// A source of choices. Equal seeds choose equally.
+/// A source of choices. Equal seeds make equal choices.
 #[derive(Clone, Debug)]
 pub struct Random(Seeded);
 
 impl Random {
-    /// The source of this seed.
+    /// Makes the source of this seed.
     pub fn new(seed: u64) -> Random {
         let mut seeded = Seeded::new(seed ^ 0x5bd1_e995_9d1b_87a5);
-        seeded.next_u64(); // seeds that lie close together part
+        seeded.next_u64(); // separates seeds that are close to each other
         Random(seeded)
     }
 
-    /// Any number: also a seed for a source of its own.
+    /// Returns any number. It can also seed another source.
     pub fn any(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "there is something to choose from");
         self.any() % n
     }
 
-    /// A number from `from` to `to`, both included.
+    /// Returns a number from `from` to `to`, both included.
     pub fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to - from + 1)
     }
 
-    /// True this often in a hundred.
+    /// Returns true this often in a hundred.
     pub fn chance(&mut self, per_cent: u64) -> bool {
         self.below(100) < per_cent
     }
 
-    /// One of these.
+    /// Returns one of `all`.
     pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
     }

@@ -1,11 +1,13 @@
-//! What transactions did, recorded for a checker of histories: every attempt with its operations, its place in real
+//! Records what transactions did, for a checker of histories: every attempt with its operations, its place in real
 //! time, and its end.
 //!
-//! Invariants: each write carries a tag that no other write of the simulation has, so a read tells whose write it
-//! saw; `begin < end` for each record; the records of one session do not overlap, and with the events of all
-//! sessions in one row, `a.end < b.begin` says that `a` was acknowledged before `b` began.
+//! Invariants:
+//! - Each write carries a tag that no other write of the simulation has, so a read tells whose write it saw.
+//! - `begin < end` for each record.
+//! - The records of one session do not overlap.
+//! - The events of all sessions are in one order, so `a.end < b.begin` says that `a` was acknowledged before `b` began.
 
-/// Names the write that a row or an element of a list comes from. Never 0.
+/// Names the write that a row or a list's element comes from. Never 0.
 pub type Tag = u32;
 
 /// One operation that has ended.
@@ -15,28 +17,28 @@ pub enum Operation {
     Get {
         /// Its key.
         key: u64,
-        /// Whose write it holds; `None`: there is no row.
+        /// The write that the row holds. `None` if there is no row.
         tag: Option<Tag>,
     },
-    /// A row was written, whether or not there was one.
+    /// A row was written, whether or not there was one before.
     Put {
         /// Its key.
         key: u64,
         /// This write.
         tag: Tag,
     },
-    /// A row was to be inserted.
+    /// An insert of a row.
     Insert {
         /// Its key.
         key: u64,
-        /// This write; `None`: there is a row already, and nothing was written.
+        /// This write. `None` if there was a row already and nothing was written.
         tag: Option<Tag>,
     },
-    /// A row was to be deleted.
+    /// A deletion of a row.
     Delete {
         /// Its key.
         key: u64,
-        /// False: there was none, and nothing was written.
+        /// False if there was no row and nothing was written.
         existed: bool,
     },
     /// All rows between two keys were read, both included.
@@ -52,7 +54,7 @@ pub enum Operation {
     List {
         /// Its key.
         key: u64,
-        /// Its elements, the oldest first: each is the tag of the append that it comes from.
+        /// Its elements, oldest first. Each is the tag of the append that it comes from.
         elements: Vec<Tag>,
     },
     /// An element was added to the end of a list.
@@ -67,20 +69,20 @@ pub enum Operation {
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was acknowledged.
+    /// It committed and was acknowledged.
     Committed,
-    /// It was undone: nobody may see it.
+    /// It was undone. No transaction may see it.
     Aborted,
     /// It ended with an error of its own, and was undone.
     GaveUp,
-    /// It was cancelled while its commit was under way: all of it may be seen, or nothing.
+    /// It was canceled while its commit was under way. Either all of it may be seen, or nothing.
     Unknown,
 }
 
 /// One attempt of one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who ran it.
+    /// The session that ran it.
     pub session: u32,
     /// The event after which it took its snapshot.
     pub begin: u64,
@@ -90,8 +92,8 @@ pub struct Record {
     pub outcome: Outcome,
     /// What it did, in the order in which the operations ended.
     pub operations: Vec<Operation>,
-    /// The engine's own word on the snapshot that it read, where it gives one.
+    /// The timestamp of its snapshot according to the engine, if the engine gives one.
     pub snapshot_timestamp: Option<u64>,
-    /// The engine's own word on when it committed, where it gives one.
+    /// The timestamp of its commit according to the engine, if the engine gives one.
     pub commit_timestamp: Option<u64>,
 }

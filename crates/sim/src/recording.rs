@@ -1,5 +1,5 @@
-//! A transaction whose operations are recorded. Its rows hold a number of the workload's and, below that, the tag of
-//! the write that they come from; so all values differ, and the workload need not care.
+//! A transaction whose operations are recorded. A row holds a number of the workload in its high bits and the tag of
+//! the write in its low bits. All values therefore differ, and the workload need not take care of it.
 
 use crate::attempts::Attempts;
 use crate::leak::Leaks;
@@ -10,15 +10,15 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::PoisonError;
 
-/// A table whose rows can be recorded. A workload has one of them at most: keys are recorded without it.
+/// A table whose rows can be recorded. A workload has at most one, because keys are recorded without their table.
 pub type Rows = Table<u64, u64>;
 /// A table of lists.
 pub type Lists = Table<u64, [u8]>;
 
-/// The session of the first rows' transaction: no worker and no observer has it.
+/// The session of the transaction that loads the first rows. No worker and no observer has it.
 const LOADER_SESSION: u32 = 1 << 31;
 
-/// A transaction, and where its operations are written down.
+/// A transaction, and the attempts that record its operations.
 pub struct Recording<'t, C: ConcurrencyControl> {
     tx: &'t Txn<C>,
     attempts: &'t Attempts,
@@ -48,19 +48,19 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         Recording { tx, attempts, leaks: None }
     }
 
-    /// As this one, and leaks operations beside those that are recorded.
+    /// Returns this recording, which now also leaks operations beside the recorded ones.
     pub(crate) fn leaking(self, leaks: Option<&'t Leaks>) -> Self {
         Recording { leaks, ..self }
     }
 
-    /// Perhaps leaks an operation that is about the same row as the next one.
+    /// May leak an operation on the same row as the next recorded operation.
     async fn leak<V: Value + ?Sized>(&self, table: Table<u64, V>, key: u64) {
         if let Some(leaks) = self.leaks {
             leaks.read(self.tx, table, key).await;
         }
     }
 
-    /// The transaction itself: what is done through it is not recorded.
+    /// Returns the transaction itself. Operations through it are not recorded.
     pub fn tx(&self) -> &'t Txn<C> {
         self.tx
     }
@@ -70,7 +70,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         self.attempts.operation(operation, self.tx.snapshot_timestamp());
     }
 
-    /// The number in a row.
+    /// Returns the number in a row.
     pub async fn get(&self, rows: Rows, key: u64) -> Result<Option<u32>> {
         self.leak(rows, key).await;
         let value = self.tx.get(rows, key).await?;
@@ -78,7 +78,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         Ok(value.map(number_in))
     }
 
-    /// The numbers in two rows, read at once.
+    /// Returns the numbers in two rows, read concurrently.
     pub async fn get_both(&self, rows: Rows, keys: [u64; 2]) -> Result<[Option<u32>; 2]> {
         self.leak(rows, keys[0]).await;
         let values = self.tx.get_many(rows, &keys).await?;
@@ -97,7 +97,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         Ok(())
     }
 
-    /// Inserts a row; false: there is one.
+    /// Inserts a row. Returns false if there was one.
     pub async fn insert(&self, rows: Rows, key: u64, number: u32) -> Result<bool> {
         let tag = self.attempts.ledger().next_tag();
         self.leak(rows, key).await;
@@ -110,7 +110,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         Ok(tag.is_some())
     }
 
-    /// Deletes a row; false: there is none.
+    /// Deletes a row. Returns false if there was none.
     pub async fn delete(&self, rows: Rows, key: u64) -> Result<bool> {
         self.leak(rows, key).await;
         let existed = self.tx.delete(rows, key).await?;
@@ -118,7 +118,8 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         Ok(existed)
     }
 
-    /// Looks at the number in a row when the transaction commits, and leaves it as it is; or fails, and so does the commit.
+    /// Looks at the number in a row when the transaction commits, and leaves the row unchanged. If `look`
+    /// returns an error, the commit fails.
     pub fn look_at_commit(
         &self,
         rows: Rows,
@@ -132,7 +133,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         })
     }
 
-    /// The rows between two keys with their numbers, in the order of their keys however they are scanned.
+    /// Returns the rows between two keys with their numbers, in the order of their keys however they are scanned.
     pub async fn scan(
         &self,
         rows: Rows,
@@ -155,7 +156,7 @@ impl<'t, C: ConcurrencyControl> Recording<'t, C> {
         Ok(found.into_iter().map(|(key, value)| (key, number_in(value))).collect())
     }
 
-    /// The elements of a list; none if there is no list.
+    /// Returns the elements of a list. They are empty if there is no list.
     pub async fn list(&self, lists: Lists, key: u64) -> Result<Vec<Tag>> {
         let elements = self.elements(lists, key).await?;
         self.note(Operation::List { key, elements: elements.clone() }, elements.len() as u64);
@@ -188,7 +189,7 @@ pub fn load<C: ConcurrencyControl>(
     ledger: &Ledger,
     mut rows: impl AsyncFnMut(&Recording<'_, C>) -> Result<()>,
 ) -> Result<()> {
-    // On a worker, which says when it committed.
+    // On a worker, because a worker reports the commit timestamp.
     let (mut worker, attempts) = (database.worker(), Attempts::new(ledger, LOADER_SESSION));
     worker.run(async |tx| {
         attempts.begin();

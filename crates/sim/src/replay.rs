@@ -1,6 +1,7 @@
-//! Replays a history under snapshot isolation. A commit is made and acknowledged in one step; so the events of the
-//! records say which commits a snapshot holds, and in which order they came. Every attempt, whatever became of it, must
-//! have seen that snapshot and its own changes, and no two that overlap may have committed changes of the same row.
+//! Replays a history under snapshot isolation. A commit is made and acknowledged in one step. The events of the records
+//! therefore say which commits a snapshot contains, and in which order they happened. Every attempt, whatever its
+//! outcome, must have seen its snapshot and its own changes. No two overlapping attempts may have committed changes of
+//! the same row.
 
 use crate::record::{Operation, Outcome, Record, Tag};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ pub(crate) fn replay(history: &[Record]) -> Result<(), String> {
     Replay::default().run(history).map_err(|(record, what)| format!("{what}: {record:?}"))
 }
 
-/// The record that shows it, and what is wrong.
+/// The offending record, and what is wrong.
 type Bad<'r> = (&'r Record, String);
 
 /// All committed versions so far, with the events of their commits.
@@ -20,7 +21,7 @@ struct Replay {
     lists: BTreeMap<u64, Vec<(u64, Tag)>>,
 }
 
-/// What one attempt has changed.
+/// The changes of one attempt.
 #[derive(Default)]
 struct Own {
     rows: BTreeMap<u64, Option<Tag>>,
@@ -41,7 +42,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The row in the snapshot taken at this event, or as the attempt itself has changed it.
+    /// Returns the row as in the snapshot taken at this event, or as the attempt itself has changed it.
     fn row(&self, begin: u64, own: &Own, key: u64) -> Option<Tag> {
         own.rows.get(&key).copied().unwrap_or_else(|| {
             let versions = self.rows.get(&key)?;
@@ -101,7 +102,7 @@ impl Replay {
         }
     }
 
-    /// Of two transactions that overlap, one only may have changed a row.
+    /// Commits an attempt. Of two overlapping transactions, only one may have changed a row.
     fn commit(&mut self, record: &Record, own: Own) -> Result<(), String> {
         let overlaps = |key, last: u64| {
             if last < record.begin {
@@ -150,20 +151,20 @@ mod tests {
         assert_eq!(replayed.is_ok(), is_good, "{replayed:?}");
     }
 
-    /// Proves that reads of a snapshot and of own writes pass, and that all others are found.
+    /// Proves that reads of a snapshot and of own writes pass, and that all other reads are found.
     #[test]
     fn reads_are_replayed() {
         let first = || record(1, 2, vec![get(None), put(1), get(Some(1)), put(2)]);
         for (seen, is_good) in [(None, false), (Some(1), false), (Some(2), true), (Some(9), false)] {
             check(&[first(), record(3, 4, vec![get(seen)])], is_good);
         }
-        // Begun before the commit, the other reads what was there before.
+        // The reader began before the commit, so it reads the state before.
         for (seen, is_good) in [(None, true), (Some(2), false)] {
             check(&[record(1, 3, vec![put(2)]), record(2, 4, vec![get(seen)])], is_good);
         }
     }
 
-    /// Proves that scans miss no row, invent none, and see what the transaction itself has deleted.
+    /// Proves that scans miss no row, invent none, and reflect the transaction's own deletions.
     #[test]
     fn scans_are_replayed() {
         let first = || record(1, 2, vec![put(1), Operation::Insert { key: 3, tag: Some(2) }]);
@@ -173,7 +174,7 @@ mod tests {
         check(&[first(), record(3, 4, vec![scan(&[(2, 1), (3, 2), (7, 1)])])], false);
     }
 
-    /// Proves that a lost update is found, and that what was undone is neither read nor in the way.
+    /// Proves that a lost update is found, and that undone writes are neither read nor in the way.
     #[test]
     fn lost_and_aborted_writes() {
         check(&[record(1, 3, vec![put(1)]), record(2, 4, vec![put(2)])], false);
@@ -182,7 +183,8 @@ mod tests {
         check(&[undone(), record(4, 5, vec![get(Some(1))])], false);
     }
 
-    /// Proves that lists hold the committed elements in the order of their commits, and own ones after them.
+    /// Proves that lists hold the committed elements in the order of their commits, followed by the transaction's own
+    /// elements.
     #[test]
     fn lists_are_replayed() {
         let append = |tag| Operation::Append { key: 7, tag };

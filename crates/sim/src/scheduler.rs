@@ -1,7 +1,7 @@
 //! The scheduler: one loop that draws what happens next.
 //!
-//! Invariant: every choice comes from the seed; nothing that differs between two runs (addresses, time, hash
-//! tables' order) decides anything.
+//! Invariant: every choice comes from the seed. Nothing that differs between two runs (addresses, time, the order of
+//! hash tables) decides anything.
 
 use crate::isolation::Isolation;
 use crate::judge::judge;
@@ -21,14 +21,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What to simulate.
+/// The settings of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Decides everything.
+    /// The seed, which decides everything.
     pub seed: u64,
-    /// Workers; 0: from 1 to 3, as the seed says.
+    /// The number of workers. 0 means 1 to 3, as the seed says.
     pub workers: usize,
-    /// Transactions to begin, interactive ones not counted.
+    /// The number of transactions to begin, not counting interactive ones.
     pub transactions: u64,
     /// The kind of database.
     pub kind: Kind,
@@ -40,10 +40,10 @@ impl Default for Settings {
     }
 }
 
-/// Something that must not be.
+/// Something that must not happen.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// The workload.
+    /// The workload's name.
     pub workload: &'static str,
     /// The seed that shows it.
     pub seed: u64,
@@ -59,7 +59,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Runs one workload from one seed, and judges it by what the scheme promises. A panic is a violation too.
+/// Runs one workload from one seed, and judges it by the scheme's promise. A panic is a violation too.
 pub fn run<C: ConcurrencyControl>(
     entry: &Entry<C>,
     settings: &Settings,
@@ -67,7 +67,7 @@ pub fn run<C: ConcurrencyControl>(
 ) -> Result<Report, Violation> {
     let ledger = Ledger::new(isolation);
     ledger.count(|report| report.workload = entry.name);
-    // Whatever a panic leaves half-done goes with the simulation; of the ledger, the violation is read alone.
+    // Anything that a panic leaves half-done is dropped with the simulation. Of the ledger, only the violation is read.
     let simulated = catch_unwind(AssertUnwindSafe(|| simulate(entry, settings, &ledger)));
     if let Err(payload) = simulated {
         let message = payload.downcast_ref::<String>().map(String::as_str);
@@ -97,23 +97,23 @@ fn simulate<C: ConcurrencyControl>(entry: &Entry<C>, settings: &Settings, ledger
     }
 }
 
-/// Steps per transaction after which the engine is taken to be stuck.
+/// Steps per transaction after which the engine counts as stuck.
 const STEPS_PER_TRANSACTION_MAX: u64 = 20_000;
-/// Interactive transactions open at once.
+/// The maximum number of interactive transactions open at once.
 const OBSERVERS_MAX: usize = 4;
-/// Their sessions' numbers begin here, above those of all workers.
+/// The base of the session numbers of interactive transactions, above those of all workers.
 const OBSERVER_SESSIONS: u32 = 1 << 31;
-/// Housekeeping calls until nothing is left to do.
+/// Rounds of cleaning up after which nothing may be left.
 const TENDS_MAX: usize = 10_000;
 
-/// Time that goes on when it is looked at.
+/// A clock that advances whenever it is read.
 pub(crate) struct Ticks {
     now_ns: AtomicU64,
     step_ns: u64,
 }
 
 impl Ticks {
-    /// By so much each time.
+    /// Makes a clock that advances by `step_ns` at each reading.
     pub(crate) fn of(step_ns: u64) -> Ticks {
         Ticks { now_ns: AtomicU64::new(0), step_ns }
     }
@@ -138,17 +138,17 @@ impl Clock for Ticks {
 // Fields drop in this order: the transactions on the workers, those from outside, the database.
 struct Simulation<C: ConcurrencyControl> {
     workers: Vec<SimulatedWorker<C>>,
-    /// Of each worker.
+    /// One per worker.
     sessions: Vec<Sessions>,
     observers: Vec<Observer<C>>,
     workload: Box<dyn Workload<C>>,
-    /// Rows that are read by operations which are leaked.
+    /// Rows that leaked operations read.
     idle: Table<u64, u64>,
     leak_seed: u64,
     database: Database<C>,
     ledger: Ledger,
     batch_max: usize,
-    /// Interactive transactions begun; each is a session of its own.
+    /// Interactive transactions begun. Each is a session of its own.
     observed: u32,
 }
 
@@ -158,7 +158,7 @@ impl<C: ConcurrencyControl> Simulation<C> {
         let options = Options { workers: 0, front, ..settings.kind.options() };
         let database = Database::in_memory_with(options, Arc::new(Ticks::default()));
         let database: Database<C> = database.expect("memory for an empty database");
-        // (Before the workload, which may leave a transaction open.)
+        // Comes before the workload, which may leave a transaction open.
         let idle = database.table("idle").expect("there is room for a table");
         let filled = database.transact(|tx| (0..IDLE_ROWS).try_for_each(|key| tx.insert(idle, key, key)));
         filled.expect("nothing else is open");
@@ -204,10 +204,11 @@ impl<C: ConcurrencyControl> Simulation<C> {
                     let more = self.workers[at].maintain();
                     self.ledger.note(u64::from(more));
                 }
-                // An interactive transaction waits in place, and would wait for ever for a commit that only this
-                // thread can move.
+                // An interactive transaction waits in place. It would wait forever for a commit that only this thread
+                // can advance.
                 160..172 if self.ledger.committing().get() == 0 => self.observe(random),
-                // A transaction whose commit has failed may wait for one of them to end before it is run again.
+                // A transaction whose commit has failed may wait for an interactive transaction to end before it is run
+                // again.
                 160 => self.drop_observer(random),
                 _ => self.step(at),
             }
@@ -245,7 +246,7 @@ impl<C: ConcurrencyControl> Simulation<C> {
         }
     }
 
-    /// Opens an interactive transaction, or has an open one look again, and perhaps closes it.
+    /// Opens an interactive transaction, or makes an open one look again and perhaps closes it.
     fn observe(&mut self, random: &mut Random) {
         if self.observers.len() < OBSERVERS_MAX && random.chance(50) {
             let opened = self.open_observer();
@@ -283,8 +284,8 @@ impl<C: ConcurrencyControl> Simulation<C> {
         }
     }
 
-    /// When all have ended: what is open from outside looks once more, garbage goes, and the workload looks at
-    /// what is left.
+    /// Finishes when all transactions have ended: the open interactive transactions look once more, garbage is cleaned
+    /// up, and the workload looks at what is left.
     fn finish(&mut self) {
         if self.ledger.violation().is_some() {
             return;

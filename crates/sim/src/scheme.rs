@@ -1,5 +1,6 @@
-//! The schemes of concurrency control, with what each promises, and how it runs workloads, plays scripts and is checked with
-//! crashes. What they run does not know them: it takes a type, which is [`AnyScheme`] here, or a [`Player`].
+//! The concurrency control schemes: the promise of each, and how it runs workloads, plays scripts and is checked with
+//! crashes. Workloads, scripts and checks do not know the schemes. They take a type, which is [`AnyScheme`] here, or a
+//! [`Player`].
 
 use crate::crash;
 use crate::isolation::Isolation;
@@ -11,12 +12,12 @@ use crate::script::{History, Player, Schedule, play};
 use crate::workload::{Entry, WorkloadId};
 use braiddb::{AnyScheme, IndexKind, SchemeName};
 
-/// A scheme.
+/// A scheme with its promise.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     /// Its name.
     pub name: SchemeName,
-    /// What its transactions are judged by.
+    /// The promise by which its transactions are judged.
     pub isolation: Isolation,
     /// The kind of index of all tables.
     pub index: IndexKind,
@@ -35,17 +36,18 @@ macro_rules! all {
 braiddb::schemes!(all);
 
 impl Scheme {
-    /// The scheme of this name.
+    /// Returns the scheme with this name.
     pub fn named(name: &str) -> Option<Scheme> {
         SCHEMES.iter().find(|scheme| scheme.name.name() == name).copied()
     }
 
-    /// The same engine, judged by another promise: a stronger one than it makes must be found to be broken.
+    /// Returns the same engine, judged by another promise. A promise stronger than the engine's own must be found
+    /// broken.
     pub fn judged_by(self, isolation: Isolation) -> Scheme {
         Scheme { isolation, ..self }
     }
 
-    /// The same, with tables that have an index of this kind.
+    /// Returns the scheme with this kind of index for all tables.
     pub fn indexed_by(self, index: IndexKind) -> Scheme {
         Scheme { index, ..self }
     }
@@ -63,12 +65,12 @@ impl Scheme {
         run(Entry::<AnyScheme>::of(workload), &Settings { kind: self.kind(), ..*settings }, self.isolation)
     }
 
-    /// Checks crashes of a durable database, as [`crash::check`]. (The settings say which index its tables have.)
+    /// Checks crashes of a durable database, as [`crash::check`] does. The settings say which index its tables have.
     pub fn check_crashes(&self, settings: &crash::Settings) -> Result<crash::Report, Box<crash::Failure>> {
         crash::check::<AnyScheme>(&self.with_crashes(settings))
     }
 
-    /// Looks at one of these crashes again, as [`crash::replay`].
+    /// Looks at one of these crashes again, as [`crash::replay`] does.
     pub fn replay_crash(
         &self,
         settings: &crash::Settings,

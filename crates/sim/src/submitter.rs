@@ -1,4 +1,4 @@
-//! Where a workload's transactions go: onto a worker, counted, and recorded attempt by attempt.
+//! Submits a workload's transactions to a worker, counts them, and records each attempt.
 
 use crate::attempts::Attempts;
 use crate::leak::Leaks;
@@ -20,14 +20,14 @@ pub struct Submitter<'s, C: ConcurrencyControl> {
     pub(crate) at: usize,
     pub(crate) sessions: &'s mut Sessions,
     pub(crate) ledger: &'s Ledger,
-    /// Transactions leak reads of rows of this table, by this seed and their number.
+    /// The table from which transactions leak reads, by `leak_seed` and the transaction's number.
     pub(crate) idle: Table<u64, u64>,
     pub(crate) leak_seed: u64,
 }
 
-/// Rows of the table of which reads are leaked beside a transaction's own rows. They are there from the beginning to the end.
+/// Rows of the table from which reads are leaked in addition to a transaction's own rows. They never change.
 pub(crate) const IDLE_ROWS: u64 = 8;
-/// Such reads after what a transaction does.
+/// Leaked reads after the transaction's own work.
 const IDLE_READS: u64 = 3;
 
 impl<C: ConcurrencyControl> fmt::Debug for Submitter<'_, C> {
@@ -36,24 +36,24 @@ impl<C: ConcurrencyControl> fmt::Debug for Submitter<'_, C> {
     }
 }
 
-/// The transactions of a worker, by session: one after the other in each.
+/// The transactions of a worker, by session. In each session they run one after another.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions(Vec<Session>);
 
 #[derive(Debug)]
 struct Session {
     spawned: Spawned,
-    /// Of its last transaction, which has them as well until it has ended.
+    /// The attempts of its last transaction, which shares them until it has ended.
     attempts: Rc<Attempts>,
 }
 
 impl Sessions {
-    /// The transaction that session number `number` has spawned last.
+    /// Returns the transaction that session `number` has spawned last.
     pub(crate) fn spawned(&self, number: usize) -> Option<Spawned> {
         self.0.get(number).map(|session| session.spawned)
     }
 
-    /// The number of the first session that has none open, perhaps one that is not there yet.
+    /// Returns the number of the first session without an open transaction. This session may not exist yet.
     fn free(&self) -> usize {
         let is_free = |session: &Session| Rc::strong_count(&session.attempts) == 1;
         self.0.iter().position(is_free).unwrap_or(self.0.len())
@@ -67,7 +67,7 @@ impl Sessions {
     }
 }
 
-/// Goes with the transaction; dropped before its end, the transaction was cancelled.
+/// Travels with the transaction. If it is dropped before the transaction has ended, the transaction was canceled.
 struct Ending(Rc<Attempts>);
 
 impl Drop for Ending {
@@ -86,7 +86,7 @@ impl<C: ConcurrencyControl> Submitter<'_, C> {
         self.spawn_recorded(async move |recording: &Recording<'_, C>| body(recording.tx()).await, committed);
     }
 
-    /// As [`spawn`](Self::spawn), with its operations recorded.
+    /// Like [`spawn`](Self::spawn), with its operations recorded.
     pub fn spawn_recorded<R: 'static>(
         &mut self,
         mut body: impl AsyncFnMut(&Recording<'_, C>) -> Result<R> + 'static,

@@ -1,16 +1,16 @@
-//! The adaptive scheme with all records hot, and with some of them hot at times: what decides whether a transaction locks is chosen
-//! by counters, and these forms of it see to it that locks and optimism meet in all ways.
+//! The adaptive scheme with all records hot, and with some of them hot at times. Counters decide whether a transaction
+//! locks. These forms of the scheme make locks and optimism meet in all ways.
 
 use braid_sim::crash;
 use braid_sim::script::{Failure, check_random, check_specs};
 use braid_sim::{Isolation, Report, Scheme, Settings, WorkloadId};
 use braiddb::{IndexKind, SchemeName};
 
-/// How much is run.
+/// The extent of a run.
 struct Extent {
-    /// The anomalies in every interleaving, on each of these.
+    /// The kinds of index on which the anomalies run in every interleaving.
     specs: &'static [IndexKind],
-    /// Random scripts, on each kind of index.
+    /// Random scripts on each kind of index.
     scripts: u64,
     /// Seeds of each workload.
     seeds: u64,
@@ -22,12 +22,12 @@ const SMALL: Extent = Extent { specs: &[], scripts: 1_000, seeds: 1, lives: 2 };
 const LARGE: Extent =
     Extent { specs: &[IndexKind::Masstree, IndexKind::BTree], scripts: 200_000, seeds: 100, lives: 200 };
 
-/// A form of the scheme.
+/// Returns a form of the scheme.
 fn form(name: SchemeName) -> Scheme {
     Scheme { name, isolation: Isolation::Serial, index: IndexKind::default() }
 }
 
-/// Every interleaving of the known anomalies, and random scripts.
+/// Plays every interleaving of the known anomalies, and random scripts.
 fn plays(form: Scheme, extent: &Extent) {
     let check = |failures: &[Failure]| {
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
@@ -43,7 +43,7 @@ fn plays(form: Scheme, extent: &Extent) {
     }
 }
 
-/// Workloads under the seeded scheduler.
+/// Runs workloads under the seeded scheduler.
 fn runs(form: Scheme, extent: &Extent) {
     for workload in WorkloadId::all() {
         let all = (0..extent.seeds).fold(Report::default(), |all, seed| {
@@ -55,7 +55,7 @@ fn runs(form: Scheme, extent: &Extent) {
     }
 }
 
-/// Durable databases whose disk crashes.
+/// Checks durable databases whose disk crashes.
 fn crashes(form: Scheme, extent: &Extent) {
     for seed in 0..extent.lives {
         let settings = crash::Settings::seeded(seed);
@@ -74,7 +74,7 @@ macro_rules! tests {
                 super::plays(super::form(SchemeName::$form), &super::SMALL);
             }
 
-            /// Proves that the workloads' conditions hold, and their histories are what the scheme promises.
+            /// Proves that the workloads' conditions hold, and that their histories are what the scheme promises.
             #[test]
             fn workloads() {
                 super::runs(super::form(SchemeName::$form), &super::SMALL);
@@ -86,7 +86,7 @@ macro_rules! tests {
                 super::crashes(super::form(SchemeName::$form), &super::SMALL);
             }
 
-            /// Proves all of that with many more.
+            /// Proves the same with many more seeds.
             #[test]
             #[ignore = "takes hours: see .ci/deep"]
             fn at_length() {

@@ -1,6 +1,6 @@
-//! Checkpoints on a disk that crashes and fails: in every state that a crash can leave, each manifest that is there is
-//! whole with all of its rows, and the newest is no older than the last that was published. Syncs that are left out, and
-//! errors planted into reading, are caught.
+//! Checkpoints on a disk that crashes and fails. In every state that a crash can leave, each manifest that is there is
+//! whole with all of its rows, and the newest is at least as new as the last published one. Omitted syncs, and errors
+//! planted into reading, are caught.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::crash::Careless;
@@ -14,19 +14,19 @@ use braiddb::wal::{DatabaseId, Lsn};
 
 const CAPACITY: u64 = 1 << 20;
 const DATABASE: DatabaseId = DatabaseId(77);
-/// So many checkpoints are kept.
+/// The number of checkpoints that are kept.
 const KEPT: usize = 2;
 
-/// Tables, whether their keys have eight bytes, and how many ranges of keys they have. The first range of table 1
-/// changes with every checkpoint, its second one and table 2 with every other, table 3 has no rows.
+/// Tables: the number, whether the keys have eight bytes, and the number of key ranges. The first range of table 1
+/// changes with every checkpoint. Its second range and table 2 change with every other checkpoint. Table 3 has no rows.
 const TABLES: [(u32, bool, u32); 3] = [(1, true, 2), (2, false, 1), (3, true, 0)];
 
-/// The least key of a range, but for the first.
+/// Returns the least key of a range. It is empty for the first.
 fn from(range: u32) -> Vec<u8> {
     if range == 0 { Vec::new() } else { (u64::from(range) * 1000).to_be_bytes()[..7].to_vec() }
 }
 
-/// What the file that checkpoint `checkpoint` writes for a table's range holds.
+/// Returns the rows of the file that checkpoint `checkpoint` writes for a table's range.
 fn rows(checkpoint: u64, table: u32, range: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
     let row = |i: u64| {
         let mut key = (u64::from(range) * 1000 + i * 3).to_be_bytes().to_vec();
@@ -38,29 +38,29 @@ fn rows(checkpoint: u64, table: u32, range: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
     (0..10 + checkpoint % 7).map(row).collect()
 }
 
-/// What happened at which boundary of the storage's history.
+/// The events, with the boundaries of the storage's history.
 #[derive(Clone, Debug, Default)]
 struct Trace {
-    /// When the database was there.
+    /// When the database existed.
     created: Option<u64>,
-    /// Each checkpoint, when it was begun, and when it was published.
+    /// Each checkpoint, with when it was begun and when it was published.
     checkpoints: Vec<(u64, u64, Option<u64>)>,
 }
 
 impl Trace {
-    /// The newest checkpoint that had been published at this boundary.
+    /// Returns the newest checkpoint that had been published at this boundary.
     fn published(&self, boundary: u64) -> Option<u64> {
         let is_before = |at: &Option<u64>| at.is_some_and(|at| at <= boundary);
         self.checkpoints.iter().rev().find(|(.., at)| is_before(at)).map(|(number, ..)| *number)
     }
 
-    /// The same, for a history that begins with what a crash has left.
+    /// Returns the trace for a history that begins with what a crash has left.
     fn after_crash(newest: Option<u64>) -> Trace {
         Trace { created: None, checkpoints: newest.map(|number| (number, 0, Some(0))).into_iter().collect() }
     }
 }
 
-/// The rows of a table's range for this checkpoint: a new file, or the old one if the range has not changed.
+/// Writes the rows of a table's range for this checkpoint. Uses the old file if the range has not changed.
 fn write_range(
     storage: &dyn Storage,
     of: RowsOf,
@@ -78,12 +78,12 @@ fn write_range(
     Ok(RowsRange { from: from(of.part), file: writer.finish()? })
 }
 
-/// Opens the database, or creates it, and makes `count` checkpoints, of which it keeps the newest.
+/// Opens or creates the database, makes `count` checkpoints, and keeps the newest.
 fn work(inner: &SimulatedStorage, count: u64, trace: &mut Trace) -> Result<()> {
     work_over(inner, inner, count, trace)
 }
 
-/// The same over this storage of what the disk has.
+/// The same, through `storage`, which lies over the disk `inner`.
 fn work_over(inner: &SimulatedStorage, storage: &dyn Storage, count: u64, trace: &mut Trace) -> Result<()> {
     if Identity::read(storage)?.is_none() {
         Identity::create(storage, DATABASE)?;
@@ -128,7 +128,7 @@ fn run(count: u64) -> (SimulatedStorage, Trace) {
     (storage, trace)
 }
 
-/// Whether a checkpoint can be read with all of its rows, and they are what was written.
+/// Checks that a checkpoint can be read with all of its rows, as they were written.
 fn check_checkpoint(storage: &dyn Storage, number: u64, planted: Option<Planted>) -> Result<(), String> {
     let text = |error: Error| error.to_string();
     let manifest = read(storage, DATABASE, number).map_err(text)?;
@@ -157,7 +157,7 @@ fn check_checkpoint(storage: &dyn Storage, number: u64, planted: Option<Planted>
     Ok(())
 }
 
-/// Whether a crash at this boundary has left what it must; the newest checkpoint.
+/// Checks that a crash at this boundary has left what it must. Returns the newest checkpoint.
 fn check(trace: &Trace, boundary: u64, storage: &dyn Storage) -> Result<Option<u64>, String> {
     let identity = Identity::read(storage).map_err(|error| error.to_string())?;
     if identity.is_none() && trace.created.is_some_and(|created| created <= boundary) {
@@ -181,7 +181,7 @@ fn check(trace: &Trace, boundary: u64, storage: &dyn Storage) -> Result<Option<u
     Ok(newest)
 }
 
-/// The first of the crash states in which something is wrong, and how many were looked at.
+/// Returns what is wrong in the first bad crash state, and how many states were looked at.
 fn first_loss(storage: &SimulatedStorage, trace: &Trace, states: u64) -> (Option<String>, u64) {
     let mut looked_at = 0;
     for crash in storage.crash_states(7, states) {
@@ -194,8 +194,8 @@ fn first_loss(storage: &SimulatedStorage, trace: &Trace, states: u64) -> (Option
     (None, looked_at)
 }
 
-/// Proves that in every crash state all checkpoints that are there are whole, and the last that was published or a
-/// newer one is; removal included.
+/// Proves that in every crash state, also during removals, all checkpoints that are there are whole, and the last
+/// published one or a newer one is there.
 #[test]
 fn checkpoints_survive_every_crash() {
     let (storage, trace) = run(5);
@@ -206,7 +206,7 @@ fn checkpoints_survive_every_crash() {
     assert!(looked_at >= 10_000, "{looked_at} states");
 }
 
-/// Proves that going on after a crash loses nothing, also if that crashes too, and leaves no file that nobody needs.
+/// Proves that continuing after a crash loses nothing, also if this crashes too, and leaves no unneeded file.
 #[test]
 fn going_on_survives_crashes_too() {
     let (storage, trace) = run(3);
@@ -217,12 +217,12 @@ fn going_on_survives_crashes_too() {
         work(&crash.storage, 2, &mut again).unwrap();
         let (loss, _) = first_loss(&crash.storage, &again, 4);
         assert_eq!(loss, None, "{place}");
-        // The identity, two manifests, two files of the first range, and one or two of each of the others.
+        // The identity, two manifests, two files of the first range, and one or two of each other range.
         assert!(crash.storage.list().unwrap().len() <= 9, "{place}");
     }
 }
 
-/// Proves that too few syncs are caught: of rows, of a manifest, of names before the rename and after it.
+/// Proves that missing syncs are caught: of rows, of a manifest, and of names before and after the rename.
 #[test]
 fn careless_writers_are_caught() {
     for careless in [
@@ -239,7 +239,7 @@ fn careless_writers_are_caught() {
     }
 }
 
-/// Proves that after any one failure of any operation nothing that was published is lost, also in a crash, and that
+/// Proves that after a single failure of any operation nothing that was published is lost, also in a crash, and that
 /// checkpoints can be made again.
 #[test]
 fn checkpoints_survive_failures() {
@@ -263,7 +263,7 @@ fn checkpoints_survive_failures() {
             assert_eq!((storage.faults_injected(), worked.is_err()), (1, fault != Fault::Short), "{place}");
             let (loss, _) = first_loss(&storage, &trace, 4);
             assert_eq!(loss, None, "{place}");
-            // A fresh start, after a crash of the machine: names that a failed sync has lost are gone now.
+            // A fresh start after a crash of the machine. Names that a failed sync has lost are gone now.
             let boundary = storage.boundary();
             let fresh = storage.crash(boundary, nth);
             let mut again = Trace::after_crash(check(&trace, boundary, &fresh).unwrap());
@@ -274,10 +274,10 @@ fn checkpoints_survive_failures() {
     }
 }
 
-/// Proves that a writer ends no file of which a write has failed, although later writes succeed, nor one whose sync has.
+/// Proves that a writer completes no file after a failed write, although later writes succeed, nor after a failed sync.
 #[test]
 fn a_failure_ends_the_file() {
-    // The first write is that of the file's head.
+    // The first write is the write of the file's head.
     for (operation, nth, fault) in
         [(Operation::Write, 2, Fault::Torn), (Operation::SyncData, 1, Fault::DropUnsynced)]
     {
@@ -285,7 +285,7 @@ fn a_failure_ends_the_file() {
         storage.inject(FaultRule::once(operation, nth, fault));
         let of = RowsOf { checkpoint: 1, table: 1, part: 0 };
         let mut writer = RowsWriter::create(&storage, DATABASE, of, true).unwrap();
-        // Longer than a block, so each is written at once.
+        // Longer than a block, so each row is written at once.
         let large = vec![7; 300 << 10];
         let pushed = writer.push(&[0; 8], &large);
         assert_eq!(pushed.is_err(), operation == Operation::Write);
@@ -295,7 +295,7 @@ fn a_failure_ends_the_file() {
     }
 }
 
-/// Proves that a file of rows is synced once, however long it is: each sync would delay those of the log.
+/// Proves that a file of rows is synced once, however long it is, because each sync would delay syncs of the log.
 #[test]
 fn a_file_is_synced_once() {
     let storage = SimulatedStorage::new(1, 8 << 20);
@@ -308,12 +308,12 @@ fn a_file_is_synced_once() {
     assert_eq!(storage.operations(Operation::SyncData), 1);
 }
 
-/// Proves that what a checkpoint replaces is not removed before the checkpoint is durable, also where it was found
-/// by a fresh start after a failure of the sync that should have made it so.
+/// Proves that files that a checkpoint replaces are not removed before the checkpoint is durable. This also holds if a
+/// fresh start finds the checkpoint after a failure of the sync that should have made it durable.
 #[test]
 fn what_is_replaced_goes_last() {
     let (storage, mut trace) = run(1);
-    // Two syncs of the directory publish a manifest. The second one fails and has done nothing.
+    // Two syncs of the directory publish a manifest. The second fails without an effect.
     storage.inject(FaultRule::once(Operation::SyncDirectory, 2, Fault::Fail));
     assert!(work(&storage, 1, &mut trace).is_err());
     let second = read(&storage, DATABASE, 2).unwrap();
@@ -323,7 +323,7 @@ fn what_is_replaced_goes_last() {
     assert_eq!(loss, None);
 }
 
-/// Whether what a disk that lies has left is read as what was published, or as damaged; what was read wrongly else.
+/// Returns what was read wrongly from a disk that lies, or `None` if everything is read as published or as damaged.
 fn read_wrongly(storage: &SimulatedStorage, planted: Option<Planted>) -> Option<String> {
     let is_wrong = |loss: &String| loss.contains("not what was published") || loss.contains("are wrong");
     list(storage)
@@ -332,8 +332,8 @@ fn read_wrongly(storage: &SimulatedStorage, planted: Option<Planted>) -> Option<
         .find_map(|number| check_checkpoint(storage, *number, planted).err().filter(is_wrong))
 }
 
-/// Proves that no bit that flips, when written or read, and no write that is lost or lands elsewhere makes readers
-/// give out something else than was written; and that readers that look at no checksum are caught.
+/// Proves that readers never return anything but what was written, whatever the disk does: a bit flips in a write or a
+/// read, or a write is lost or goes elsewhere. Readers that look at no checksum are caught.
 #[test]
 fn lies_of_the_disk_are_noticed() {
     let (clean, _) = run(2);
@@ -343,7 +343,7 @@ fn lies_of_the_disk_are_noticed() {
             for seed in 0..8 {
                 let (storage, mut trace) = (SimulatedStorage::new(seed, CAPACITY), Trace::default());
                 storage.inject(FaultRule::once(Operation::Write, nth, fault));
-                // Reading an identity or a manifest that is damaged may end it early.
+                // Reading a damaged identity or manifest may end it early.
                 let _ = work(&storage, 2, &mut trace);
                 assert_eq!(read_wrongly(&storage, None), None, "{fault:?} at write {nth}, seed {seed}");
                 let numbers = list(&storage).unwrap();
@@ -361,8 +361,8 @@ fn lies_of_the_disk_are_noticed() {
     }
 }
 
-/// Proves that a file of rows that an earlier attempt has written, and that a lying disk has brought back, is not taken
-/// for the one that was published, and that a reader that does not compare is caught.
+/// Proves that a file of rows that an earlier attempt wrote, and that a lying disk has brought back, is not taken for
+/// the published file, and that a reader that does not compare is caught.
 #[test]
 fn stale_rows_are_noticed() {
     let (storage, _) = run(1);

@@ -1,13 +1,13 @@
-//! Closed databases with files that are missing, cut off, overwritten or exchanged: all is there, or an error names the
-//! file. (`braid-lab check crash --corruptions` goes on with further seeds.)
+//! Closed databases with files that are missing, truncated, overwritten or exchanged: either everything is there, or an
+//! error names the file. `braid-lab check crash --corruptions` runs further seeds.
 
 use braid_sim::crash::{CORRUPTIONS_PER_SEED, Corruptions, Mistake, check_corruptions};
 use braiddb::testing::PlantedDurability as Engine;
 
 const SEEDS: u64 = 40;
 
-/// Proves that nothing is lost in silence by the corruptions of some seeds, and that these come across everything:
-/// databases with and without a log, files that do not matter, checkpoints that stand in, and errors.
+/// Proves that the corruptions of some seeds lose nothing silently, and that they cover all cases: databases with and
+/// without a log, files that do not matter, older checkpoints that are used instead, and errors.
 #[test]
 fn corruption_of_closed_databases_is_noticed() {
     let checked = |seed| check_corruptions(seed, CORRUPTIONS_PER_SEED, Mistake::None);
@@ -18,7 +18,7 @@ fn corruption_of_closed_databases_is_noticed() {
     assert!(counts.iter().all(|count| *count >= 50), "{all:?}");
 }
 
-/// Proves that a recovery that does not look at the mark of an orderly close is found.
+/// Proves that a recovery that ignores the mark of an orderly close is found.
 #[test]
 fn a_mark_that_is_not_looked_at_is_found() {
     let checked = |seed| check_corruptions(seed, CORRUPTIONS_PER_SEED, Mistake::Engine(Engine::MarkIgnored));

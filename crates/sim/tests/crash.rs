@@ -1,5 +1,5 @@
-//! Durable databases on a disk that crashes, fails and lies: nothing that was acknowledged is lost.
-//! (`braid-lab check crash` goes on with further seeds.)
+//! Durable databases on a disk that crashes, fails and lies: nothing that was acknowledged is lost. `braid-lab check
+//! crash` runs further seeds.
 
 use braid_sim::crash::{Lie, Report, Settings, check_lie};
 use braid_sim::storage::{Fault, FaultRule};
@@ -19,8 +19,8 @@ fn all(settings: impl Iterator<Item = Settings>) -> Report {
     all_under(&SCHEMES[0], settings)
 }
 
-/// Proves that nothing is lost in crash states of the lives of some seeds, and that these come across everything:
-/// faults, checkpoints, torn logs, checkpoints that stand in for damaged ones, further lives.
+/// Proves that nothing is lost in crash states of the lives of some seeds, and that these states cover all cases:
+/// faults, checkpoints, torn logs, checkpoints that replace damaged ones, and further lives.
 #[test]
 fn nothing_is_lost() {
     let all = all((0..24).map(Settings::seeded));
@@ -29,7 +29,7 @@ fn nothing_is_lost() {
     assert!(counts.iter().all(|count| *count >= 5), "{all:?}");
 }
 
-/// Proves that under every other scheme nothing is lost, either.
+/// Proves that nothing is lost under any other scheme.
 #[test]
 fn nothing_is_lost_under_other_schemes() {
     const LIVES: u64 = 2;
@@ -40,7 +40,7 @@ fn nothing_is_lost_under_other_schemes() {
     assert!(counts.iter().all(|count| *count > 0), "{all:?}");
 }
 
-/// Proves that nothing is lost of tables with any kind of index that keeps no order of keys.
+/// Proves that nothing is lost from tables with any kind of index that keeps no order of keys.
 #[test]
 fn nothing_is_lost_without_an_order() {
     for index in braiddb::IndexKind::ALL.iter().copied().filter(|kind| !kind.is_ordered()) {
@@ -49,7 +49,7 @@ fn nothing_is_lost_without_an_order() {
     }
 }
 
-/// Proves that equal settings give equal runs, and other seeds others.
+/// Proves that equal settings give equal runs, and other seeds give other runs.
 #[test]
 fn a_seed_replays_exactly() {
     let run = |seed| checked(&SCHEMES[0], &Settings { states: 60, ..Settings::seeded(seed) });
@@ -59,9 +59,9 @@ fn a_seed_replays_exactly() {
     assert_ne!(run(1).trace, run(5).trace);
 }
 
-/// Proves that no failure of this operation costs anything, whichever it strikes, once, for ever, or again and again:
-/// what was acknowledged is there; the log that has failed commits nothing and reads go on; the log that has not goes
-/// on when the disk does.
+/// Proves that no failure of this operation loses anything, whether it strikes once, forever, or repeatedly. What was
+/// acknowledged is there. A failed log commits nothing, and reads continue. A log that has not failed continues when
+/// the disk does.
 fn survives(operation: Operation, fault: Fault) {
     const NTH_MAX: u64 = 10;
     const SEEDS: u64 = 1;
@@ -80,8 +80,8 @@ fn survives(operation: Operation, fault: Fault) {
     assert!(all.faults > NTH_MAX, "{all:?}");
 }
 
-/// Proves that it costs nothing if the device is full from any of the operations on that take room, or for that one alone: each
-/// of some lives has it at every one.
+/// Proves that nothing is lost if the device is full from any operation that takes room on, or for this operation
+/// alone. Some lives have this at every such operation.
 #[test]
 fn full_at_every_operation() {
     for operation in [Operation::Write, Operation::Preallocate, Operation::Create] {
@@ -99,8 +99,9 @@ fn full_at_every_operation() {
     }
 }
 
-/// Proves that a log that finds no room for what it was promised room for keeps nothing waiting for ever: some are answered
-/// that what they have done is not known to be durable, and it is there later, or not, as a whole.
+/// Proves that a log that finds no room although room was promised keeps no transaction waiting forever. Some
+/// transactions are answered that their commit is not known to be durable. Such a commit is there later as a whole, or
+/// not at all.
 #[test]
 fn a_log_that_stalls() {
     let settings = (20..40).map(|nth| {
@@ -111,7 +112,7 @@ fn a_log_that_stalls() {
     assert!(all.stalled > 5, "{all:?}");
 }
 
-/// A line of the table: a test's name, and what fails how.
+/// Lines of the table: a test's name, the operation that fails, and the fault.
 macro_rules! survived {
     ($($name:ident: $operation:ident $fault:expr;)+) => {
         $(#[test]
@@ -142,8 +143,8 @@ survived! {
     a_short_read: Read Fault::Short;
 }
 
-/// Proves that no write that lies makes recovery give a wrong state: a flipped bit, a write that goes astray or is
-/// lost. What is damaged is named, or the checkpoint before stands in.
+/// Proves that no lying write makes recovery give a wrong state: a flipped bit, a misdirected write, or a lost write.
+/// The damage is named, or the checkpoint before is used.
 #[test]
 fn lies_of_the_disk_are_noticed() {
     let mut ends = Vec::new();

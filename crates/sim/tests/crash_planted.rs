@@ -1,5 +1,5 @@
-//! Mistakes in what makes a database survive, each of which the check of crashes must find: a check that has never
-//! failed shows little.
+//! Mistakes planted into what makes a database survive. The check of crashes must find each of them: a check that has
+//! never failed shows little.
 
 use braid_sim::crash::{Careless, Mistake, Settings};
 use braid_sim::storage::{Fault, FaultRule};
@@ -8,15 +8,15 @@ use braiddb::storage::Operation;
 use braiddb::testing::PlantedDurability as Engine;
 use braiddb::{checkpoint, wal};
 
-/// One of so many seeds has to find it. (Some take more than a hundred.)
+/// The number of seeds of which one has to find the mistake. Some mistakes take more than a hundred.
 const SEEDS: u64 = 200;
 
-/// Finds the mistake; finds it again in the place that the failure names; and finds nothing without it.
+/// Finds the mistake, finds it again in the place that the failure names, and finds nothing without the mistake.
 fn finds(mistake: Mistake, fault: Option<FaultRule>) {
     finds_under(SCHEMES[0], mistake, fault);
 }
 
-/// The same under a scheme.
+/// The same under the given scheme.
 fn finds_under(scheme: Scheme, mistake: Mistake, fault: Option<FaultRule>) {
     let settings = |seed| Settings { mistake, fault: fault.clone(), ..Settings::seeded(seed) };
     let found = (0..SEEDS).find_map(|seed| scheme.check_crashes(&settings(seed)).err());
@@ -28,7 +28,7 @@ fn finds_under(scheme: Scheme, mistake: Mistake, fault: Option<FaultRule>) {
     assert_eq!(scheme.check_crashes(&careful).err(), None);
 }
 
-/// A line of the table: a test's name, the mistake, and the fault that it takes to show.
+/// Lines of the table: a test's name, the mistake, and the fault that it needs to show.
 macro_rules! planted {
     ($($name:ident: $mistake:expr, $fault:expr;)+) => {
         $(#[test]
@@ -46,8 +46,8 @@ fn once(operation: Operation, fault: Fault) -> Option<FaultRule> {
     Some(FaultRule::once(operation, 8, fault))
 }
 
-/// Proves that under the schemes without snapshots mistakes about where a checkpoint's part of the log begins and ends are
-/// found, and changes that it forgets.
+/// Proves that mistakes about where a checkpoint's part of the log begins and ends, and about forgotten changes, are
+/// found under the schemes without snapshots.
 #[test]
 fn mistakes_of_checkpoints_without_snapshots() {
     for scheme in SCHEMES.iter().filter(|scheme| !scheme.isolation.reads_snapshots()) {

@@ -14,13 +14,13 @@ use std::cell::Cell;
 
 const SEEDS: u64 = 20;
 
-/// A bug in a workload, which records or does not.
+/// Checks that a bug in a workload is found. `is_recorded` says whether the workload records.
 fn finds(make: MakeWorkload<Snapshot>, is_recorded: bool, what: &str) {
     let entry = Entry::new("planted", Isolation::Snapshot, is_recorded, make);
     check(what, |settings| run(&entry, settings, Isolation::Snapshot).map(drop));
 }
 
-/// Most of the seeds find it, and say what is wrong in these words.
+/// Checks that most seeds find the bug and describe it with these words.
 fn check(what: &str, run: impl Fn(&Settings) -> Result<(), Violation>) {
     let violations: Vec<_> =
         (0..SEEDS).filter_map(|seed| run(&Settings { seed, ..Settings::default() }).err()).collect();
@@ -28,7 +28,7 @@ fn check(what: &str, run: impl Fn(&Settings) -> Result<(), Violation>) {
     assert!(found > SEEDS / 2, "{found} of {SEEDS} seeds found {what:?}: {violations:?}");
 }
 
-/// A reader that is torn over two transactions is found.
+/// A reader that is split over two transactions is found.
 #[test]
 fn torn_pairs_are_found() {
     finds(pairs_torn, false, "a pair is torn");
@@ -40,7 +40,7 @@ fn lost_updates_are_found() {
     finds(counters_losing_updates, false, "two increments made");
 }
 
-/// A sum that is read by two transactions is found.
+/// A sum that two transactions read is found.
 #[test]
 fn torn_sums_are_found() {
     finds(moves_torn, true, "rows scanned in two transactions add up to");
@@ -52,13 +52,13 @@ fn torn_indexes_are_found() {
     finds(indexed_torn, false, "the indexes find");
 }
 
-/// Readers who cannot agree on an order, because each reads in two transactions, are found.
+/// Readers that disagree on an order, because each reads in two transactions, are found.
 #[test]
 fn long_forks_are_found() {
     finds(fork_torn, true, "each came first to some reader");
 }
 
-/// An element that was acknowledged and is not there is found.
+/// An element that was acknowledged and is missing is found.
 #[test]
 fn lost_elements_are_found() {
     finds(sets_losing_elements, true, "element");
@@ -70,7 +70,7 @@ fn stale_reads_are_found() {
     finds(monotonic_stale, true, "had been acknowledged");
 }
 
-/// Snapshot isolation that is taken for serializable is found out by the workloads that need the latter.
+/// Snapshot isolation judged as serializable is found by the workloads that need serializability.
 #[test]
 fn snapshot_isolation_is_not_serializable() {
     let claims = Scheme::named("snapshot").expect("the engine has it").judged_by(Isolation::Serializable);
@@ -90,7 +90,7 @@ fn snapshot_isolation_is_not_serializable() {
     }
 }
 
-/// What is wrong with a [`Faulty`] workload.
+/// The fault of a [`Faulty`] workload.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     /// It panics.
@@ -99,11 +99,11 @@ enum Fault {
     LooksDiffer,
     /// Each look is refused.
     LooksConflict,
-    /// Some of its writes are not recorded: as if the engine had made them up.
+    /// Some of its writes are not recorded, as if the engine had invented them.
     WritesByItself,
 }
 
-/// Writes rows, with a fault.
+/// A workload that writes rows, with a fault.
 struct Faulty {
     rows: Rows,
     fault: Fault,
@@ -138,7 +138,7 @@ impl Workload<Snapshot> for Faulty {
     }
 }
 
-/// A panic, an observer's snapshot that changes, and writes out of nowhere are found, whatever the workload says.
+/// A panic, a changing snapshot of an observer, and unrecorded writes are found, whatever the workload says.
 #[test]
 fn the_simulator_finds_by_itself() {
     finds(faulty::<0>, true, "a panic: planted");
@@ -147,7 +147,7 @@ fn the_simulator_finds_by_itself() {
     finds(faulty::<3>, false, "the workload records, or does not");
 }
 
-/// A reader that is refused breaks what snapshot isolation promises; where readers may be refused, it is counted.
+/// A refused reader breaks the promise of snapshot isolation. Where readers may be refused, it is counted.
 #[test]
 fn refused_readers() {
     finds(faulty::<2>, true, "a look from outside failed");

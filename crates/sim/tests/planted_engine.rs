@@ -1,15 +1,15 @@
-//! Errors planted in the engine's serializable scheme that whole simulations must find in what they have recorded.
-//! (`planted_schemes.rs` finds every one by scripts.) One workload has to do: all of them, compiled for every error,
-//! would take minutes.
+//! Errors planted in the engine's serializable scheme. Whole simulations must find them in the recorded history.
+//! `planted_schemes.rs` finds every error by scripts. Here one workload has to be enough, because compiling all
+//! workloads for every error would take minutes.
 
 use braid_sim::workload::{MakeWorkload, indexed, mixed};
 use braid_sim::{Entry, Isolation, Settings, run};
 use braiddb::testing::{CHOSEN, Planted, choose, planted};
 
-/// Seeds within which an error has to be found.
+/// The number of seeds within which an error has to be found.
 const SEEDS_MAX: u64 = 200;
 
-/// The first violation of a workload, which has to say this.
+/// Returns the first violation of a workload, which has to contain `what`.
 fn found(error: u32, make: MakeWorkload<Planted<CHOSEN>>, is_recorded: bool, what: &str) -> Option<String> {
     choose(error);
     let entry = Entry::new("planted", Isolation::Snapshot, is_recorded, make);
@@ -21,12 +21,12 @@ fn found(error: u32, make: MakeWorkload<Planted<CHOSEN>>, is_recorded: bool, wha
     })
 }
 
-/// The first history that is not strictly serializable, in words.
+/// Returns the first history that is not strictly serializable, as text.
 fn in_history(error: u32) -> Option<String> {
     found(error, mixed, true, "the history is wrong: not strict serializable")
 }
 
-/// Proves that phantoms by an index are found by what transactions count on that have counted by it.
+/// Proves that phantoms by an index are found: a transaction that has counted by the index relies on its count.
 #[test]
 fn index_readers_forgotten() {
     let what = "at most 4 should";
@@ -48,18 +48,18 @@ macro_rules! planted_tests {
 planted_tests! {
     /// Proves that a commit without validation is found.
     no_validation: NO_VALIDATION;
-    /// Proves that readers whom nobody sees are found.
+    /// Proves that invisible readers are found.
     readers_on_a_copy: READERS_ON_A_COPY;
-    /// Proves that an insert that forgets who has read the gap before is found.
+    /// Proves that an insert that forgets earlier readers of the gap is found.
     gap_readers_forgotten: GAP_READERS_FORGOTTEN;
     /// Proves that snapshots that see half of a commit are found.
     torn_commit: TORN_COMMIT;
     /// Proves that an order that contradicts real time is found.
     no_real_time: NO_REAL_TIME;
-    /// Proves that a declared reader that nobody knows of is found.
+    /// Proves that an unannounced declared reader is found.
     read_only_unannounced: READ_ONLY_UNANNOUNCED;
-    /// Proves that the loss of what a commit reaches back to is found.
+    /// Proves that the loss of a commit's early order is found.
     stamp_lost: STAMP_LOST;
-    /// Proves that ranges that are not looked at again are found.
+    /// Proves that ranges that are not scanned again are found.
     no_rescan: NO_RESCAN;
 }

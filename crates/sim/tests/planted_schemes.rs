@@ -1,4 +1,4 @@
-//! Errors planted in the engine's serializable scheme. Each has to be found by the scripts, or these would
+//! Errors planted in the engine's serializable scheme. The scripts have to find each of them. Otherwise they would
 //! prove nothing about the scheme without errors.
 
 use braid_sim::Kind;
@@ -12,7 +12,7 @@ use braiddb::worker::Worker;
 use braiddb::{ConcurrencyControl, Database, Options, Serializable, Table};
 use std::sync::Arc;
 
-/// The scheme with an error, and the promise of the one without.
+/// The scheme with an error. It has the promise of the scheme without errors.
 struct Erring(u32);
 
 impl Player for Erring {
@@ -26,16 +26,16 @@ impl Player for Erring {
     }
 }
 
-/// Seeds of random scripts within which an error has to be found.
+/// The number of seeds of random scripts within which an error has to be found.
 const SEEDS_MAX: u64 = 200_000;
 
-/// What a random script shows of an error.
+/// Returns how a random script shows an error.
 fn at_random(error: u32) -> Option<String> {
     let failure = |seed| check_random(&Erring(error), seed..seed + 1).failures.pop();
     (0..SEEDS_MAX).find_map(failure).map(|failure| failure.what)
 }
 
-/// What one script in all its interleavings shows of an error.
+/// Returns how one script shows an error in all its interleavings.
 fn in_spec(error: u32, name: &str) -> Option<String> {
     let script = spec(name).expect("there is a script of that name").expect("it can be read");
     let mut failures = Vec::new();
@@ -57,27 +57,27 @@ macro_rules! planted_tests {
 }
 
 planted_tests! {
-    /// Proves that the loss of what a commit reaches back to is found (a stamp for which 0 means unset).
+    /// Proves that the loss of a commit's early order is found (a stamp for which 0 means unset).
     stamp_lost: STAMP_LOST, "g2-two-edges";
     /// Proves that a scan that leaves no trace of what it could not see yet is found.
     invisible_untracked: INVISIBLE_UNTRACKED, "receipt-report";
-    /// Proves that an insert that does not ask which transactions have read the gap before is found.
+    /// Proves that an insert that does not ask for earlier readers of the gap is found.
     gap_readers_forgotten: GAP_READERS_FORGOTTEN, "g2";
-    /// Proves that a declared reader that nobody knows of is found (Fekete's anomaly).
+    /// Proves that an unannounced declared reader is found (Fekete's anomaly).
     read_only_unannounced: READ_ONLY_UNANNOUNCED, "g2-read-only";
     /// Proves that snapshots that see half of a commit are found.
     torn_commit: TORN_COMMIT,;
-    /// Proves that readers whom nobody sees are found.
+    /// Proves that invisible readers are found.
     readers_on_a_copy: READERS_ON_A_COPY, "simple-write-skew";
     /// Proves that a commit without validation is found.
     no_validation: NO_VALIDATION, "simple-write-skew";
-    /// Proves that ranges that are not looked at again are found.
+    /// Proves that ranges that are not scanned again are found.
     no_rescan: NO_RESCAN, "g2";
-    /// Proves that a timestamp drawn before the reader can be found is found.
+    /// Proves that a timestamp drawn before the reader is in the log is found.
     drawn_too_early: DRAWN_TOO_EARLY,;
-    /// Proves that a reader struck off too early is found.
+    /// Proves that a reader that is removed too early is found.
     reader_cleared_early: READER_CLEARED_EARLY, "simple-write-skew";
-    /// Proves that a commit that does not wait for an earlier one is found.
+    /// Proves that a commit that does not wait for an earlier commit is found.
     no_wait: NO_WAIT,;
     /// Proves that an order that contradicts real time is found.
     no_real_time: NO_REAL_TIME,;
@@ -87,17 +87,18 @@ planted_tests! {
     absence_untracked: ABSENCE_UNTRACKED, "update-conflict-out";
     /// Proves that a split that loses the stamp of a node is found.
     split_loses_stamp: SPLIT_LOSES_STAMP,;
-    /// Proves that an overwriter whose order is not asked for is found.
+    /// Proves that an overwriter whose order is ignored is found.
     overwriter_not_followed: OVERWRITER_NOT_FOLLOWED, "simple-write-skew";
     /// Proves that reads of columns that leave no trace are found.
     copies_untracked: COPIES_UNTRACKED,;
-    /// Proves that an addition to what came after the snapshot, by a transaction that is ordered before that, is found.
+    /// Proves that an addition to a value written after the snapshot is found if its transaction is ordered before this
+    /// write.
     late_ordered_early: LATE_ORDERED_EARLY, "increase-late";
-    /// Proves that a row that was looked at when its transaction committed, and has left no trace, is found.
+    /// Proves that a look at the commit that leaves no trace is found.
     left_rows_untracked: LEFT_ROWS_UNTRACKED, "look-write-skew";
 }
 
-/// Proves that logs that wrap around all the time cost conflicts, and nothing else.
+/// Proves that logs that wrap around all the time cause conflicts, and nothing else.
 #[test]
 fn small_logs_are_no_error() {
     let report = check_random(&Erring(planted::SMALL_LOGS), 0..5_000);
@@ -106,8 +107,9 @@ fn small_logs_are_no_error() {
     assert!(report.aborted >= usual.aborted, "{} and {}", report.aborted, usual.aborted);
 }
 
-/// A reader's snapshot lies between two writers of which one must come before the other; what it has read is
-/// then overwritten so often that versions in between are unlinked while it is open. Whether it commits.
+/// A reader's snapshot lies between two writers, of which one must be ordered before the other. What the reader has
+/// read is then overwritten so often that versions in between are unlinked while it is open. Returns true if the reader
+/// commits.
 fn reader_among_many_versions<C: ConcurrencyControl>() -> bool {
     const UPDATES: u64 = 10_000; // enough that versions between open snapshots are unlinked
     let options = Options { workers: 0, ..Options::default() };
@@ -121,12 +123,12 @@ fn reader_among_many_versions<C: ConcurrencyControl>() -> bool {
     put(2, 0);
     let early = db.begin().expect("few are open");
     assert_eq!(early.get(t, 2).expect("it is there"), Some(0));
-    put(2, 1); // so that `early`, if it commits, comes before this
+    put(2, 1); // so that `early`, if it commits, is ordered before this
     let reader = db.begin().expect("few are open");
     assert_eq!(reader.get(t, 2).expect("it is there"), Some(1));
     assert_eq!(reader.get(t, 1).expect("it is there"), Some(0));
     early.put(t, 1, 1).expect("nobody has written it");
-    early.commit().expect("the reader has not committed"); // and the reader comes before this
+    early.commit().expect("the reader has not committed"); // and the reader is ordered before this
     for value in 2..UPDATES {
         put(1, value);
     }
@@ -134,7 +136,7 @@ fn reader_among_many_versions<C: ConcurrencyControl>() -> bool {
     reader.commit().is_ok()
 }
 
-/// Proves that a version that is unlinked although somebody has read what it superseded is found.
+/// Proves that unlinking a version is found if a transaction has read the version that it superseded.
 #[test]
 fn successor_unlinked() {
     assert!(reader_among_many_versions::<braiddb::Snapshot>(), "a reader of a snapshot never gives way");
@@ -143,20 +145,20 @@ fn successor_unlinked() {
     assert!(reader_among_many_versions::<Planted<CHOSEN>>(), "the error is not found");
 }
 
-/// Runs a reader that finds nothing under a key, as `reader_among_many_versions` does with a value. The key comes then, and goes if it
-/// `goes`. Returns true if the reader commits.
+/// Runs a reader that finds nothing under a key, like `reader_among_many_versions` with a value. The key is then
+/// inserted, and is deleted again if it `goes`. Returns true if the reader commits.
 fn reader_of_a_gap<C: ConcurrencyControl>(goes: bool) -> bool {
     let (db, t) = table::<C>();
     let mut worker: Worker<C, OnMiss> = db.worker();
     put(&mut worker, t, 2, 0);
     let early = db.begin().expect("few are open");
     assert_eq!(early.get(t, 2).expect("it is there"), Some(0));
-    put(&mut worker, t, 2, 1); // so that `early`, if it commits, comes before this
+    put(&mut worker, t, 2, 1); // so that `early`, if it commits, is ordered before this
     let reader = db.begin().expect("few are open");
     assert_eq!(reader.get(t, 2).expect("it is there"), Some(1));
     assert_eq!(reader.get(t, 1).expect("a table"), None);
     early.put(t, 1, 1).expect("nobody has written it");
-    early.commit().expect("the reader has not committed"); // and the reader comes before this
+    early.commit().expect("the reader has not committed"); // and the reader is ordered before this
     if goes {
         worker.run(async |tx| tx.delete(t, 1).await.map(drop)).expect("nobody is in the way");
     } else {
@@ -166,8 +168,8 @@ fn reader_of_a_gap<C: ConcurrencyControl>(goes: bool) -> bool {
     reader.commit().is_ok()
 }
 
-/// Proves that a reader is ordered before the transaction that was the first to write a key which it had not found, whatever
-/// has become of that key.
+/// Proves that a reader is ordered before the first writer of a key that it had not found, whatever has become of this
+/// key.
 #[test]
 fn first_versions_stay() {
     for goes in [false, true] {
@@ -176,8 +178,9 @@ fn first_versions_stay() {
     }
 }
 
-/// A transaction T has found nothing under a key. The transaction that inserts it comes before another one, that one before a
-/// third, and that one before T; the one that deletes it comes after T. Whether T commits.
+/// A transaction T has found nothing under a key. The transaction that inserts the key is ordered before a second
+/// transaction, the second before a third, and the third before T. The transaction that deletes the key is ordered
+/// after T. Returns true if T commits.
 fn gap_in_a_circle<C: ConcurrencyControl>() -> bool {
     const Q: u64 = 1;
     const Y: u64 = 2;
@@ -209,7 +212,7 @@ fn gap_in_a_circle<C: ConcurrencyControl>() -> bool {
     is_written && late.commit().is_ok()
 }
 
-/// Proves that a key that has gone, and was taken for one that was never there, is found.
+/// Proves that a deleted key that is taken for a key that never existed is found.
 #[test]
 fn departed_forgotten() {
     assert!(gap_in_a_circle::<braiddb::Snapshot>(), "snapshots allow it");
@@ -218,7 +221,8 @@ fn departed_forgotten() {
     assert!(gap_in_a_circle::<Planted<CHOSEN>>(), "the error is not found");
 }
 
-/// Returns the value that a snapshot reads which was opened just after a row was written, when the row has been written many times since.
+/// Opens a snapshot just after a row was written, and writes the row many times. Returns the value that the snapshot
+/// reads.
 fn read_after_many_versions<C: ConcurrencyControl>() -> Option<u64> {
     let (db, t) = table::<C>();
     let mut worker: Worker<C, OnMiss> = db.worker();
@@ -251,7 +255,7 @@ fn put<C: ConcurrencyControl>(worker: &mut Worker<C, OnMiss>, t: Table<u64, u64>
     worker.run(async |tx| tx.put(t, key, value).await).expect("nobody is in the way");
 }
 
-/// Writes another row so often that what no snapshot sees is gone.
+/// Writes another row so often that versions that no snapshot sees are removed.
 fn make_garbage<C: ConcurrencyControl>(db: &Database<C>, worker: &mut Worker<C, OnMiss>, t: Table<u64, u64>) {
     for value in 3..3000 {
         put(worker, t, 99, value);
@@ -262,7 +266,7 @@ fn make_garbage<C: ConcurrencyControl>(db: &Database<C>, worker: &mut Worker<C, 
     }
 }
 
-/// Proves that every error that can be planted has its test.
+/// Proves that every error that can be planted has a test.
 #[test]
 fn none_is_left_out() {
     let source = include_str!("planted_schemes.rs");

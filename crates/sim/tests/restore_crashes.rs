@@ -1,5 +1,5 @@
-//! Restorations, backups and archives on a disk that crashes: in every state that a crash can leave, the new directory is
-//! refused, or is the whole database; and a segment that the archive has said to keep is kept.
+//! Restorations, backups and archives on a disk that crashes. In every state that a crash can leave, the new directory
+//! is refused or is the whole database, and a segment that the archive has reported as kept is kept.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::crash::Careless;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const CAPACITY: u64 = 1 << 20;
 
-/// Time stands still.
+/// A clock that stands still.
 #[derive(Debug)]
 struct Still;
 
@@ -28,11 +28,11 @@ impl Clock for Still {
 }
 
 fn options() -> Options {
-    // (Nobody waits for what the test itself flushes.)
+    // Asynchronous, because nothing waits for what the test itself flushes.
     Options { workers: 0, log_segment_bytes: 4096, durability: Durability::Async, ..Options::default() }
 }
 
-/// A database with a row per transaction; and the position behind the first half of them.
+/// Makes a database with one row per transaction. Returns also the log position after the first half of them.
 fn source(transactions: u64) -> (Arc<dyn Storage>, Lsn) {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(CAPACITY));
     let opened = Database::open_stepped(storage.clone(), options(), Arc::new(Still), PlantedDurability::None);
@@ -51,7 +51,8 @@ fn source(transactions: u64) -> (Arc<dyn Storage>, Lsn) {
     (storage, half)
 }
 
-/// Whether what a crash has left is the database with so many rows (true), or is refused as none or as unfinished.
+/// Returns true if a crash has left the database with this many rows, and false if the database is refused as missing
+/// or unfinished.
 fn is_whole(storage: SimulatedStorage, rows: u64) -> Result<bool, String> {
     let opened = Database::read_with(Arc::new(storage), options(), Arc::new(Still), &mut |_| {});
     let db: Database = match opened {
@@ -71,7 +72,8 @@ fn is_whole(storage: SimulatedStorage, rows: u64) -> Result<bool, String> {
     if found == rows { Ok(true) } else { Err(format!("{found} rows of {rows}")) }
 }
 
-/// Makes a copy on a disk, and looks at all that crashes leave of it; how many states were whole, and how many not.
+/// Makes a copy on a disk, and looks at everything that crashes leave of it. Returns how many states were whole, and
+/// how many were refused.
 fn crashes(
     rows: u64,
     over: impl Fn(&SimulatedStorage) -> Arc<dyn Storage>,
@@ -88,7 +90,7 @@ fn crashes(
             Err(error) => return Err(format!("{place}: {error}")),
         }
     }
-    // It was durable when it was done.
+    // It was durable when the copy was done.
     assert!(is_whole(storage.crash(storage.boundary(), 1), rows).unwrap());
     Ok((whole, refused))
 }
@@ -103,14 +105,14 @@ fn restore_half(to: Arc<dyn Storage>) {
     braiddb::recovery::restore(&past, to, &options(), Arc::new(Still), &mut |_| {}).unwrap();
 }
 
-/// Proves that what a crash leaves of a restoration is refused, or is all of it.
+/// Proves that what a crash leaves of a restoration is refused or is whole.
 #[test]
 fn a_restoration_is_whole_or_none() {
     let (whole, refused) = crashes(20, careful, restore_half).unwrap();
     assert!(whole > 0 && refused > 100, "{whole} {refused}");
 }
 
-/// Proves the same of a backup.
+/// Proves the same for a backup.
 #[test]
 fn a_backup_is_whole_or_none() {
     let (from, _) = source(40);
@@ -119,7 +121,7 @@ fn a_backup_is_whole_or_none() {
     assert!(whole > 0 && refused > 100, "{whole} {refused}");
 }
 
-/// Proves that the disk shows it where data, or names, are not synced.
+/// Proves that the disk reveals it if data, or names, are not synced.
 #[test]
 fn careless_restorations_are_caught() {
     let of = Careless::DataUnsynced;
@@ -130,8 +132,8 @@ fn careless_restorations_are_caught() {
     }
 }
 
-/// Proves that a segment is in the archive after any crash since it was said to be kept, whole; and that one which was not
-/// is there whole or under another name.
+/// Proves that a segment is in the archive as a whole after any crash since it was reported as kept. Any other segment
+/// is there as a whole, or under another name.
 #[test]
 fn what_is_archived_stays() {
     let (from, _) = source(40);
@@ -145,7 +147,7 @@ fn what_is_archived_stays() {
         let file = from.open(name, OpenMode::Read).unwrap();
         archive.keep(&*file, name).unwrap();
         kept.push(storage.boundary());
-        // Offered again, it is there.
+        // After it is offered again, it is there.
         archive.keep(&*file, name).unwrap();
     }
     let contents = |storage: &dyn Storage, name: &str| {

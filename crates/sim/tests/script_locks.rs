@@ -1,4 +1,4 @@
-//! Locks, untracked reads and parted commits in scripts: that the interleavings show what they are there for.
+//! Locks, untracked reads and divided commits in scripts: the interleavings show what they are meant to show.
 
 use braid_sim::script::program::{Action, Busy, Seen};
 use braid_sim::script::{
@@ -9,7 +9,7 @@ use braid_sim::{SCHEMES, Scheme};
 use braiddb::SchemeName;
 use std::collections::BTreeSet;
 
-/// The histories of a script in every interleaving, on one worker and on two.
+/// Returns the histories of a script in every interleaving, on one worker and on two.
 fn histories(scheme: Scheme, name: &str) -> Vec<History> {
     let script = spec(name).expect("there is a script of that name").expect("it can be read");
     let play = |moves: Vec<Move>, workers| {
@@ -23,22 +23,22 @@ fn committed(history: &History) -> usize {
     history.transactions.iter().filter(|one| one.is_committed()).count()
 }
 
-/// Proves that of two transactions that lock two rows in opposite orders one always commits: however they meet,
-/// nobody waits for ever, and they never both give way.
+/// Proves that of two transactions that lock two rows in opposite orders, one always commits. However they meet,
+/// neither waits forever, and they never both abort.
 #[test]
 fn opposite_orders_end() {
     for scheme in SCHEMES {
         let all = histories(*scheme, "lock-opposite-orders");
         assert!(all.iter().all(|history| committed(history) >= 1), "{scheme:?}");
-        // (Where a transaction has the whole database, the other one waits before it has anything.)
+        // If a transaction has the whole database, the other one waits before it has anything.
         let all_commit = scheme.name == SchemeName::HStore;
         assert!(all_commit || all.iter().any(|history| committed(history) == 1), "{scheme:?}");
     }
 }
 
-/// Proves that a transaction that waits for a row goes on when its holder has not written it, and gives way when it
-/// has; or, where it may read what was committed after it began, goes on with what it finds then. Under timestamp ordering one
-/// that comes first in the order does not wait.
+/// Proves that a transaction that waits for a row continues if the holder has not written it, and aborts if the holder
+/// has. A transaction that may read what was committed after it began continues with what it then finds. Under
+/// timestamp ordering a transaction does not wait for a later one in the order.
 #[test]
 fn who_waits_goes_on_or_gives_way() {
     let script = |end: &str| {
@@ -54,7 +54,7 @@ fn who_waits_goes_on_or_gives_way() {
         ("delete t[1]", Outcome::Conflict),
     ] {
         for scheme in SCHEMES {
-            // (Nothing tells OCC when a row was deleted that is not there any more.)
+            // OCC cannot tell when a missing row was deleted.
             let gives_way =
                 scheme.isolation.reads_snapshots() || scheme.name == SchemeName::Occ && end == "put t[1] = 2";
             let expected = match scheme.name {
@@ -63,7 +63,7 @@ fn who_waits_goes_on_or_gives_way() {
                 _ => Outcome::Committed,
             };
             for workers in [1, 2] {
-                // The older one asks for the row while the younger one has it.
+                // The older transaction asks for the row while the younger one has it.
                 let moves: Vec<Move> = [0, 1, 0, 1, 0, 1].map(Move::Step).into();
                 let history = scheme
                     .play(&script(end), &Schedule { moves, workers, seed: 1, variant: Variant::default() });
@@ -79,8 +79,8 @@ fn who_waits_goes_on_or_gives_way() {
     }
 }
 
-/// Proves what several versions are for: a transaction that reads what has been overwritten since it began is not refused under
-/// multi-version timestamp ordering, and is with one version.
+/// Proves the use of several versions: a transaction that reads what has been overwritten since it began is not refused
+/// under multi-version timestamp ordering, and is refused with one version.
 #[test]
 fn older_readers_find_older_versions() {
     let text = "row t[1] = 1\ntransaction old\n begin\n x = get t[1]; put t[2] = x\n commit\n\
@@ -88,7 +88,7 @@ fn older_readers_find_older_versions() {
     let script = parse("versions", text).unwrap_or_else(|error| panic!("{error}"));
     for (name, expected) in [("mvcc", Outcome::Committed), ("timestamp", Outcome::Conflict)] {
         let scheme = Scheme::named(name).expect("it is in the table");
-        // The older one begins, the younger one commits, and then the older one reads.
+        // The older transaction begins, the younger one commits, and then the older one reads.
         let moves: Vec<Move> = [0, 1, 1, 0, 0].map(Move::Step).into();
         let history =
             scheme.play(&script, &Schedule { moves, workers: 2, seed: 1, variant: Variant::default() });
@@ -98,7 +98,7 @@ fn older_readers_find_older_versions() {
     }
 }
 
-/// Proves that a lock that does not wait is refused in some interleaving, and that who is refused commits.
+/// Proves that a lock that does not wait is refused in some interleaving, and that the refused transaction commits.
 #[test]
 fn refused_and_committed() {
     for scheme in SCHEMES {
@@ -110,10 +110,10 @@ fn refused_and_committed() {
     }
 }
 
-/// Proves that two workers take different jobs: never the same, and in some interleaving both at once.
+/// Proves that two workers take different jobs: never the same job, and in some interleaving both at once.
 #[test]
 fn different_jobs() {
-    // (Where a transaction has the whole database, all jobs count as locked.)
+    // If a transaction has the whole database, all jobs count as locked.
     for scheme in SCHEMES.iter().filter(|scheme| scheme.name != SchemeName::HStore) {
         let all = histories(*scheme, "lock-job-queue");
         let mut ends = BTreeSet::new();
@@ -126,7 +126,7 @@ fn different_jobs() {
     }
 }
 
-/// Proves that write skew through untracked reads is let through, in every interleaving that is not serial.
+/// Proves that write skew through untracked reads commits in every interleaving that is not serial.
 #[test]
 fn untracked_skew_commits() {
     for scheme in SCHEMES {
@@ -137,7 +137,8 @@ fn untracked_skew_commits() {
     }
 }
 
-/// Proves that phases are dealt in after the commit, once each, in every order; declared readers have none.
+/// Proves that phases are interleaved after the commit, each once and in every order, and that declared readers have
+/// none.
 #[test]
 fn phases_are_dealt_in() {
     let text = "row t[1] = 1\nphases 2\n\
@@ -155,8 +156,8 @@ fn phases_are_dealt_in() {
     assert_eq!(count_of_phases(&script), 15);
 }
 
-/// Proves that a parted commit stays where it is: begun and not ended, while another transaction comes and goes,
-/// until its last phase.
+/// Proves that a divided commit stays begun and not ended until its last phase, while another transaction comes and
+/// goes.
 #[test]
 fn parted_commits_stay() {
     let text = "row t[1] = 1\nrow t[2] = 1\nphases 4\n\
@@ -178,7 +179,7 @@ fn parted_commits_stay() {
     }
 }
 
-/// Proves that random scripts lock, in all manners, and read untracked, now and then.
+/// Proves that random scripts sometimes lock, in all ways, and sometimes read untracked.
 #[test]
 fn random_scripts_lock() {
     let mut found = [0; 4];

@@ -1,4 +1,4 @@
-//! The oracle itself: outcomes written by hand, which it must accept or reject.
+//! Tests of the oracle: outcomes written by hand, which it must accept or reject.
 
 use braid_history::Model;
 use braid_sim::script::program::{Seen, State};
@@ -14,7 +14,8 @@ fn rows(rows: &[(u32, i64)]) -> Seen {
     Seen::Rows(rows.to_vec())
 }
 
-/// A transaction that was open between two times, both of which are instants. One that gave up did not want to commit.
+/// Makes a transaction that was open between two times, both of which are instants. A transaction that gave up never
+/// tried to commit.
 fn open(from: u32, to: u32, outcome: Outcome, seen: &[Seen]) -> Observed {
     let (begins, begun, ends, ended) = (from * 10, from * 10 + 1, to * 10 - 1, to * 10);
     let ends = if outcome == Outcome::GaveUp { 0 } else { ends };
@@ -25,7 +26,7 @@ fn committed(from: u32, to: u32, seen: &[Seen]) -> Observed {
     open(from, to, Outcome::Committed, seen)
 }
 
-/// The judgements, in the order serializable, strictly serializable, snapshot.
+/// Returns the judgments in the order serializable, strictly serializable, snapshot.
 fn judge(text: &str, transactions: Vec<Observed>, last: &[(u32, i64)]) -> [bool; 3] {
     let script = parse("by hand", text).unwrap_or_else(|error| panic!("{error}"));
     let last: State = last.iter().map(|(key, value)| ((0, *key), *value)).collect();
@@ -49,7 +50,7 @@ fn serial_histories() {
     assert_eq!(judge(INCREMENTS, vec![a(), b(12)], &[(1, 14)]), [false; 3], "a value from nowhere");
 }
 
-/// Proves that a lost update is rejected by every judgement, overlapping or not.
+/// Proves that every judgment rejects a lost update, overlapping or not.
 #[test]
 fn lost_updates() {
     let read = [value(10), Seen::Done];
@@ -63,7 +64,7 @@ fn lost_updates() {
     );
 }
 
-/// Proves that write skew is not serializable, and that snapshot isolation allows it to those that overlap.
+/// Proves that write skew is not serializable, and that snapshot isolation allows it for overlapping transactions.
 #[test]
 fn write_skew() {
     let text = "row t[1] = 1\nrow t[2] = 1\n\
@@ -87,7 +88,7 @@ fn phantoms() {
     let scans = |first: &[_], second: &[_]| committed(1, 4, &[rows(first), rows(second)]);
     assert_eq!(judge(text, vec![scans(&[], &[(5, 50)]), insert.clone()], &[(5, 50)]), [false; 3]);
     assert_eq!(judge(text, vec![scans(&[], &[]), insert.clone()], &[(5, 50)]), [true; 3]);
-    // Serializable, but not what was there when it began:
+    // Serializable, but not the state when the transaction began:
     assert_eq!(judge(text, vec![scans(&[(5, 50)], &[(5, 50)]), insert], &[(5, 50)]), [true, true, false]);
 }
 
@@ -103,7 +104,7 @@ fn real_time() {
         [true, false, false],
         "a read of what is written later"
     );
-    // It begins while the other commits: it may see that or not.
+    // It begins while the other transaction commits, so it may see that commit or not.
     let committing = Observed { ends: 11, ended: 40, ..write };
     for seen in [NONE, value(1)] {
         assert_eq!(judge(text, vec![committing.clone(), committed(2, 3, &[seen])], &[(1, 1)]), [true; 3]);
@@ -126,7 +127,7 @@ fn first_writer_wins() {
     );
 }
 
-/// Proves that transactions that were given up have no effect, and read from a snapshot.
+/// Proves that aborted transactions have no effect, and read from a snapshot.
 #[test]
 fn aborted_transactions() {
     let text = "row t[1] = 1\nrow t[2] = 1\n\
@@ -152,7 +153,7 @@ fn aborted_transactions() {
     );
 }
 
-/// Proves that the read-only anomaly is not serializable, and that nothing less than all three shows it.
+/// Proves that the read-only anomaly is not serializable, and that only all three transactions together show it.
 #[test]
 fn read_only_anomaly() {
     let text = "row t[1] = 0\nrow t[2] = 0\n\
@@ -168,8 +169,9 @@ fn read_only_anomaly() {
     assert_eq!(judge(text, all(Outcome::GaveUp), &last), [true; 3]);
 }
 
-/// Proves that what is looked at when a transaction commits is judged there: in a serial order beside the transaction's reads, and under
-/// snapshot isolation by the last commit before it. That goes for a transaction whose commit fails on grounds of it as well.
+/// Proves that a look at the commit is judged there: in a serial order together with the transaction's reads, and under
+/// snapshot isolation by the last commit before it. This also holds for a transaction whose commit fails because of the
+/// look.
 #[test]
 fn looks_are_of_the_commit() {
     let script = |look: &str| {
@@ -194,7 +196,7 @@ fn looks_are_of_the_commit() {
     assert_eq!(judge_looks("refuse", committed, &both[..1]), [false; 3], "it has failed");
 }
 
-/// Proves that two readers who see two writes in different orders (a long fork) are rejected by all.
+/// Proves that all judgments reject two readers that see two writes in different orders (a long fork).
 #[test]
 fn long_fork() {
     let text = "transaction a\n put t[1] = 1\n commit\ntransaction b\n put t[2] = 1\n commit\n\
@@ -224,8 +226,8 @@ fn unseen_keys() {
     assert_eq!(judge(text, vec![insert, sees], &[(1, 1)]), [true; 3]);
 }
 
-/// Proves that a lock is a read, that nobody may have written the row before its holder has committed, and that a
-/// lock that was refused, or skipped its row, says nothing.
+/// Proves that a lock is a read, and that no other transaction may have written the row before the lock's holder has
+/// committed. A lock that was refused, or skipped its row, says nothing.
 #[test]
 fn locks() {
     let text = |how: &str| {
@@ -248,8 +250,8 @@ fn locks() {
     assert_eq!(judge("", a(&NONE), b(2, 3)), [false; 3], "no lock that waits skips its row");
 }
 
-/// Proves that an untracked read may be of any state in a serial order, but is one of the snapshot, and that what is
-/// made of it is held against it.
+/// Proves that in a serial order an untracked read may be of any state, that under snapshot isolation it is of the
+/// snapshot, and that writes that follow from it are judged.
 #[test]
 fn peeks() {
     let text = "row t[1] = 1\nrow t[2] = 1\n\

@@ -1,10 +1,10 @@
-//! Scripts as text: what is read, and what is refused with its line and a reason.
+//! Scripts as text: valid scripts are read, and invalid ones are refused with a line and a reason.
 
 use braid_sim::script::{SPECS, count, interleavings, is_serial, parse, spec};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Proves that each file of the folder is in the table, so that none is forgotten.
+/// Proves that each file of the folder is in the table, so that none is left out.
 #[test]
 fn every_file_is_in_the_table() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs");
@@ -18,7 +18,7 @@ fn every_file_is_in_the_table() {
     assert_eq!(table.len(), SPECS.len(), "a script is there twice");
 }
 
-/// Proves that a script's text, made from what was read, reads as the same script.
+/// Proves that the text made from a script reads as the same script.
 #[test]
 fn scripts_survive_as_text() {
     for (name, text) in SPECS {
@@ -84,7 +84,7 @@ fn mistakes_are_refused() {
     assert_eq!(parse("x", &many).unwrap_err().to_string(), "x:9: more than 4 transactions");
 }
 
-/// Proves that every interleaving comes exactly once, the serial ones among them.
+/// Proves that every interleaving is generated exactly once, including the serial ones.
 #[test]
 fn interleavings_are_complete() {
     let script = spec("receipt-report").unwrap().unwrap();

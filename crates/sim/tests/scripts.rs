@@ -1,5 +1,5 @@
-//! Scripts on the real engine: the anomaly table in every interleaving, random scripts, and the oracle on
-//! histories that were tampered with.
+//! Scripts on the real engine: the anomaly table in every interleaving, random scripts, and the oracle on modified
+//! histories.
 
 use braid_history::Model;
 use braid_sim::script::program::Seen;
@@ -20,8 +20,9 @@ fn assert_none(failures: &[braid_sim::script::Failure]) {
     assert!(all.is_empty(), "{}", all.join("\n\n"));
 }
 
-/// Proves that a scheme of each promise to readers shows the anomalies that it allows, and no others, over every interleaving; and
-/// that every history is what the scheme promises. (`braid-lab check isolation --cc all` does so for each scheme.)
+/// Proves, for one scheme of each promise, that over every interleaving it shows the anomalies that it allows and no
+/// others, and that every history is what the scheme promises. `braid-lab check isolation --cc all` does this for each
+/// scheme.
 #[test]
 fn every_interleaving() {
     for scheme in &[Scheme::named("serializable").expect("the engine has it"), snapshot()] {
@@ -35,8 +36,8 @@ fn every_interleaving() {
     }
 }
 
-/// The oracle, judging by serializability, finds the write skews in all interleavings but the serial ones, and
-/// in receipt-report the six schedules that are known to be bad, each with one worker and with two.
+/// Checks that the oracle, judging by serializability, finds the write skews in all interleavings but the serial ones,
+/// and in receipt-report the six schedules that are known to be bad. Each is found with one worker and with two.
 fn finds_known_anomalies(report: &SpecReport) {
     let of = |name: &str| {
         let found = report.specs.iter().find(|spec| spec.name == format!("{name}.spec"));
@@ -49,8 +50,7 @@ fn finds_known_anomalies(report: &SpecReport) {
     assert!(report.anomalies() > 0 && report.aborted() > 0);
 }
 
-/// Proves that random scripts show what each scheme promises, and that they are wild enough to show anomalies
-/// where those are allowed.
+/// Proves that random scripts show what each scheme promises, and that they show anomalies where those are allowed.
 #[test]
 fn random_scripts() {
     for scheme in SCHEMES {
@@ -79,15 +79,15 @@ fn seeds_repeat() {
     assert_ne!(run(0), run(1));
 }
 
-/// Proves that a history of the engine in which one committed observation, or the last state, is changed to
-/// something that was never written is rejected by every judgement.
+/// Proves that every judgment rejects a history of the engine in which one committed observation, or the last state, is
+/// changed to something that was never written.
 #[test]
 fn tampered_histories_are_rejected() {
     let mut tampered = 0;
     for seed in 0..4000 {
         let (script, schedule) = generate(seed);
         if script.to_string().contains("peek") {
-            continue; // serially, it may have seen anything
+            continue; // in a serial order it may have seen anything
         }
         let honest = snapshot().play(&script, &schedule).expect("the engine keeps its promises");
         assert!(holds(Model::SnapshotIsolation, &script, &honest));
@@ -113,8 +113,8 @@ fn tampered_histories_are_rejected() {
     assert!(tampered > 1000, "{tampered}");
 }
 
-/// Proves that where a script expects the wrong thing, the check says so: no anomaly where there is one, one
-/// where there is none, and nothing at all.
+/// Proves that the check reports a script with a wrong expectation: no anomaly where there is one, an anomaly where
+/// there is none, and no expectation.
 #[test]
 fn wrong_expectations_are_found() {
     for (name, expectation, expected) in [

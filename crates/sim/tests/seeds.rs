@@ -1,9 +1,9 @@
-//! Many seeds, and the same result for the same seed.
+//! Many seeds, and equal results for equal seeds.
 
 use braid_sim::{Isolation, Report, SCHEMES, Scheme, Settings, WorkloadId};
 
 const SEEDS: u64 = 600;
-/// Where readers are in the way of writers, and conflicts take most of the time.
+/// The number of seeds for schemes in which readers block writers, and conflicts take most of the time.
 const SEEDS_WITHOUT_SNAPSHOTS: u64 = 60;
 
 fn run(scheme: &Scheme, workload: WorkloadId, settings: &Settings) -> Report {
@@ -16,7 +16,8 @@ fn hundreds_of_seeds() {
     for scheme in SCHEMES {
         for (i, workload) in WorkloadId::all().enumerate() {
             let (count, commits_min) = match scheme.isolation {
-                // (Under no-wait a transaction that would share a row fails while another one sleeps until the row is free.)
+                // Under no-wait, a transaction that would share a row fails while another one sleeps until the row is
+                // free.
                 Isolation::Serial => (SEEDS_WITHOUT_SNAPSHOTS, 15),
                 Isolation::Snapshot | Isolation::Serializable => (SEEDS, 3),
             };
@@ -31,7 +32,7 @@ fn hundreds_of_seeds() {
     }
 }
 
-/// The same seed replays exactly: every step, every result. Another one does not.
+/// The same seed replays exactly: every step and every result. Another seed does not.
 #[test]
 fn a_seed_decides_everything() {
     for scheme in SCHEMES {
@@ -45,7 +46,7 @@ fn a_seed_decides_everything() {
     }
 }
 
-/// Proves that every workload is found by its name, and that the history of each that records is judged.
+/// Proves that every workload is found by its name, and that the history of each recorded workload is judged.
 #[test]
 fn workloads_have_names_and_histories() {
     for workload in WorkloadId::all() {

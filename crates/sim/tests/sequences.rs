@@ -7,7 +7,7 @@ use braiddb::testing::{PlantedDurability, Stepped};
 use braiddb::{Database, Durability, Options, Sequence, Serializable, Table};
 use std::sync::Arc;
 
-/// Time stands still.
+/// A clock that stands still.
 #[derive(Debug)]
 struct Still;
 
@@ -45,7 +45,7 @@ impl Opened {
     }
 }
 
-/// After a crash no number comes again that a row has which is still there. One that was given out, and that nothing durable has used, may.
+/// After a crash, no number is given out again that a surviving row has. A number that nothing durable has used may be.
 #[test]
 fn numbers_after_a_crash() {
     let storage = SimulatedStorage::new(1, 1 << 20);

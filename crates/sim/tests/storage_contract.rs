@@ -1,5 +1,5 @@
-//! What every storage does while nothing crashes and nothing fails: one table, which each implementation
-//! passes. A new implementation adds its line to `implementations`.
+//! What every storage does while nothing crashes and nothing fails, as one table that each implementation passes. A new
+//! implementation adds its line to `implementations`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::storage::SimulatedStorage;
@@ -30,7 +30,7 @@ const CASES: [Case; 16] = [
     ("limits are errors", limits_are_errors),
 ];
 
-/// A directory of a test's own, removed in the end.
+/// A directory of a test's own, removed at the end.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -69,7 +69,7 @@ fn memory() {
     check("memory", |_| Box::new(MemoryStorage::new(1 << 20)));
 }
 
-/// The simulated storage keeps the contract as long as nothing is to fail.
+/// The simulated storage keeps the contract while no fault is injected.
 #[test]
 fn simulated() {
     check("simulated", |case| Box::new(SimulatedStorage::new(case as u64, 1 << 20)));
@@ -96,7 +96,7 @@ fn create(storage: &dyn Storage, name: &str) -> Box<dyn File> {
     storage.open(name, OpenMode::CreateNew).unwrap()
 }
 
-/// All bytes of a file.
+/// Returns all bytes of a file.
 fn bytes(file: &dyn File) -> Vec<u8> {
     let mut bytes = vec![0xee; file.len_bytes().unwrap() as usize];
     file.read_exact_at(0, &mut bytes).unwrap();
@@ -344,7 +344,7 @@ fn limits_are_errors(storage: &dyn Storage) {
     assert!(space.is_none_or(|space| space.free_bytes <= space.total_bytes && space.total_bytes > 0));
 }
 
-/// A storage with a limit takes what fits, says that it is full and stays whole, and goes on when files are gone.
+/// A storage with a limit takes what fits, says when it is full, stays whole, and continues when files are removed.
 #[test]
 fn a_full_storage_says_so() {
     let storages: [Box<dyn Storage>; 2] =

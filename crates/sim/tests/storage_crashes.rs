@@ -1,6 +1,6 @@
-//! Crashes of the simulated storage against a model that knows nothing of how they are made: random operations
-//! are noted as the contract of `braiddb::storage` sees them, and every state after a crash must be one that it
-//! allows. That the states are not too kind is shown too: what may be lost is lost somewhere.
+//! Crashes of the simulated storage, checked against a model that knows nothing of how they are made. The model notes
+//! random operations as the contract of `braiddb::storage` sees them, and it must allow every state after a crash.
+//! Further tests show that the states are not too kind: whatever may be lost is lost in some state.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::storage::{EVERYTHING, NOTHING, SimulatedStorage};
@@ -40,11 +40,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the contract says of one file: its bytes at each moment since the last sync, that one first.
+/// What the contract says about one file: its bytes at the last sync, and at each moment since.
 #[derive(Clone, Debug, Default)]
 struct FileModel {
     versions: Vec<Vec<u8>>,
-    /// Sectors that hold data, and those of them whose data is durable. The others may hold anything.
+    /// Sectors that hold data, and in `durable` those sectors whose data is durable. Others may hold anything.
     written: BTreeSet<usize>,
     durable: BTreeSet<usize>,
     /// Sectors that were preallocated, or written and not yet synced, while they held no durable data.
@@ -84,7 +84,7 @@ impl FileModel {
         self.durable.clone_from(&self.written);
     }
 
-    /// Whether a crash may leave the file like this.
+    /// Checks that a crash may leave the file like this.
     fn allows(&self, found: &[u8]) -> Result<(), String> {
         let is_len = |version: &Vec<u8>| version.len() == found.len();
         let is_known_len = self.versions.iter().any(is_len) || (self.versions.is_empty() && found.is_empty());
@@ -107,14 +107,14 @@ impl FileModel {
     }
 }
 
-/// What the contract says of the directory: who had each name since the last sync, and who cannot have got lost.
+/// What the contract says about the directory: which files had each name since the last sync, and which cannot be lost.
 #[derive(Clone, Debug, Default)]
 struct Model {
     files: Vec<FileModel>,
     names: BTreeMap<&'static str, usize>,
     /// For each name, every file that it led to since the last sync, and `None` if it was free at some time.
     histories: BTreeMap<&'static str, BTreeSet<Option<usize>>>,
-    /// Files with a durable name that was neither removed nor taken since.
+    /// Files with a durable name that was neither removed nor reused since.
     safe: BTreeSet<usize>,
 }
 
@@ -140,7 +140,7 @@ impl Model {
         self.histories.get_mut(name).unwrap().insert(file);
     }
 
-    /// Makes the step on the storage and notes it, if it is possible.
+    /// Makes the step on the storage and notes it, if the step is possible.
     fn step(&mut self, storage: &SimulatedStorage, step: &Step) {
         let open = |name: &str| storage.open(name, OpenMode::ReadWrite).unwrap();
         let file = |model: &Model, name: usize| model.names.get(NAMES[name]).copied();
@@ -205,7 +205,7 @@ impl Model {
         }
     }
 
-    /// Whether a crash may leave the directory like this: some choice of a file for each name explains it.
+    /// Checks that a crash may leave the directory like this: some choice of a file for each name explains it.
     fn allows(&self, found: &BTreeMap<String, Vec<u8>>) -> Result<(), String> {
         let mut reasons = Vec::new();
         if self.explains(found, 0, &mut BTreeSet::new(), &mut reasons) {
@@ -276,7 +276,7 @@ proptest! {
             model.names.iter().map(|(name, file)| (name.to_string(), model.files[*file].bytes())).collect();
         prop_assert!(contents(&storage) == expected, "without a crash everything is there");
         for crash in storage.crash_states(seed, 6) {
-            // A step may make more than one change: the last of them is not yet behind it.
+            // A step may make more than one change, and only its last change completes it.
             let (boundary, model) = models.range(crash.boundary..).next().unwrap();
             if *boundary != crash.boundary {
                 continue;
@@ -294,7 +294,7 @@ proptest! {
     }
 }
 
-/// The states of one unsynced situation: how often each outcome came.
+/// Returns the states of one unsynced situation, with how often each outcome came.
 fn outcomes<T: Ord>(
     prepare: impl Fn(&SimulatedStorage),
     look: impl Fn(&SimulatedStorage) -> T,
@@ -319,7 +319,7 @@ fn write(storage: &SimulatedStorage, name: &str, byte: u8, sectors: usize) -> Bo
     file
 }
 
-/// What was synced is in every state; an unsynced write survives in any subset of its sectors, each of which comes.
+/// Synced data is in every state. An unsynced write survives in any subset of its sectors, and every subset occurs.
 #[test]
 fn any_subset_of_unsynced_sectors_survives() {
     let prepare = |storage: &SimulatedStorage| {
@@ -349,7 +349,7 @@ fn any_version_of_a_sector_survives() {
     assert_eq!(found.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4]);
 }
 
-/// A file whose name was not synced may be missing although its data was, and a renamed one may lack its data.
+/// A file whose name was not synced may be missing although its data was synced, and a renamed file may lack its data.
 #[test]
 fn names_and_data_are_durable_apart() {
     let found = outcomes(|storage| write(storage, "a", 1, 1).sync_data().unwrap(), contents);
@@ -368,7 +368,7 @@ fn names_and_data_are_durable_apart() {
     }
 }
 
-/// Operations on names survive each by itself, and the later one without the earlier too.
+/// Operations on names survive independently: a later one may survive without an earlier one.
 #[test]
 fn any_subset_of_names_survives() {
     let prepare = |storage: &SimulatedStorage| {
@@ -381,7 +381,7 @@ fn any_subset_of_names_survives() {
     assert_eq!(found.keys().collect::<Vec<_>>(), ["a", "ab", "bc", "c"]);
 }
 
-/// Preallocated space holds zeros, noise, or what a deleted file held, until a synced write; and then its data.
+/// Preallocated space holds zeros, noise, or the content of a deleted file, until a synced write gives it data.
 #[test]
 fn space_without_content_holds_anything() {
     let prepare = |storage: &SimulatedStorage| {
@@ -406,7 +406,7 @@ fn space_without_content_holds_anything() {
     );
 }
 
-/// A state after a crash is a disk like any other: it goes on from there, and what was found in it is durable.
+/// A state after a crash is a disk like any other. It can be used from there, and what was found in it is durable.
 #[test]
 fn a_crash_state_can_crash() {
     let storage = SimulatedStorage::new(1, CAPACITY);

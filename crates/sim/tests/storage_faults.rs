@@ -1,4 +1,4 @@
-//! Every kind of fault really strikes, and is reported as documented.
+//! Every kind of fault strikes, and is reported as documented.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::storage::{EVERYTHING, Fault, FaultRule, NOTHING, SimulatedStorage};
@@ -17,7 +17,7 @@ fn bytes(file: &dyn File) -> Vec<u8> {
     bytes
 }
 
-/// A file `a` of `sectors` sectors of ones, durable.
+/// Makes a durable file `a` of `sectors` sectors of ones.
 fn with_ones(seed: u64, sectors: usize) -> (SimulatedStorage, Box<dyn File>) {
     let storage = SimulatedStorage::new(seed, CAPACITY);
     let file = create(&storage, "a");
@@ -27,13 +27,13 @@ fn with_ones(seed: u64, sectors: usize) -> (SimulatedStorage, Box<dyn File>) {
     (storage, file)
 }
 
-/// What a crash of this moment leaves in file `a`.
+/// Returns what a crash at this moment leaves in file `a`.
 fn after_crash(storage: &SimulatedStorage, seed: u64) -> Vec<u8> {
     let storage = storage.crash(storage.boundary(), seed);
     bytes(&*storage.open("a", OpenMode::Read).unwrap())
 }
 
-/// Every operation can be made to fail: it names itself, nothing is done, and the next one succeeds.
+/// Every operation can be made to fail. The error names the operation, nothing is done, and the next call succeeds.
 #[test]
 fn every_operation_can_fail() {
     type Call = fn(&SimulatedStorage, &dyn File) -> braiddb::storage::Result<()>;
@@ -67,7 +67,7 @@ fn every_operation_can_fail() {
     }
 }
 
-/// A rule strikes once, for ever, or every n-th time, and a healed device works again.
+/// A rule strikes once, forever, or every n-th time, and a healed device works again.
 #[test]
 fn faults_come_once_for_ever_or_every_so_often() {
     let outcomes = |rule: FaultRule| {
@@ -84,7 +84,7 @@ fn faults_come_once_for_ever_or_every_so_often() {
     assert_eq!(outcomes(FaultRule::every(None, 3, Fault::Fail)), [t, t, f, t, t, f]);
 }
 
-/// A device that says it is full does nothing, and the error can be told from others.
+/// A device that says that it is full does nothing, and the error can be told from others.
 #[test]
 fn a_full_device_is_told_from_a_broken_one() {
     let (storage, file) = with_ones(1, 1);
@@ -117,7 +117,7 @@ fn short_calls_are_completed() {
     assert_eq!(bytes(&*file), [3; 2048]);
 }
 
-/// A torn write fails and leaves any of its sectors.
+/// A torn write fails and leaves some of its sectors.
 #[test]
 fn torn_writes_leave_some_sectors() {
     let mut seen = std::collections::BTreeSet::new();
@@ -135,8 +135,8 @@ fn torn_writes_leave_some_sectors() {
     assert_eq!(seen.len(), 8, "every subset comes: {seen:?}");
 }
 
-/// After a failed sync of a file, later syncs succeed and yet what was to be synced may be lost: reads may still
-/// see it, or not.
+/// After a failed sync of a file, later syncs succeed, and yet the unsynced data may be lost. Reads may still see it,
+/// or not.
 #[test]
 fn a_failed_sync_loses_data_although_later_ones_succeed() {
     let (mut lost, mut kept, mut lost_unseen, mut len_lost) = (0, 0, 0, 0);
@@ -152,7 +152,7 @@ fn a_failed_sync_loses_data_although_later_ones_succeed() {
         kept += u32::from(durable[0] == 2);
         lost_unseen += u32::from(durable[0] == 1 && seen[0] == 2);
         len_lost += u32::from(durable.len() == 1024);
-        // What is written from now on is durable again: the device is not broken, only not to be trusted.
+        // Data written from now on becomes durable again: the device is not broken, only not to be trusted.
         file.write_all_at(0, &[3; 512]).unwrap();
         file.sync_data().unwrap();
         assert_eq!(after_crash(&storage, NOTHING)[..512], [3; 512]);
@@ -163,7 +163,7 @@ fn a_failed_sync_loses_data_although_later_ones_succeed() {
     );
 }
 
-/// After a failed sync of the directory, later syncs succeed and yet names may be lost.
+/// After a failed sync of the directory, later syncs succeed, and yet names may be lost.
 #[test]
 fn a_failed_directory_sync_loses_names() {
     let (mut lost, mut kept) = (0, 0);
@@ -183,7 +183,7 @@ fn a_failed_directory_sync_loses_names() {
     assert!(lost > 20 && kept > 20, "{lost} {kept}");
 }
 
-/// A sync that fails without losing anything can be made again.
+/// A sync that fails without losing anything can be repeated.
 #[test]
 fn a_sync_that_fails_may_lose_nothing() {
     let (storage, file) = with_ones(1, 1);
@@ -213,7 +213,7 @@ fn bits_that_differ(a: &[u8], b: &[u8]) -> u32 {
     a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
 }
 
-/// A flipped bit of a write stays, one of a read does not; both report success.
+/// A flipped bit of a write stays, and a flipped bit of a read does not. Both report success.
 #[test]
 fn bits_flip() {
     for seed in 0..20 {
@@ -230,8 +230,8 @@ fn bits_flip() {
     }
 }
 
-/// A misdirected write reports success, is missing where it should be, and is found at the same place of another
-/// sector, of this file or the other.
+/// A misdirected write reports success, is missing in its intended place, and is found at the same place of another
+/// sector, in this file or the other.
 #[test]
 fn writes_are_misdirected() {
     let (mut here, mut there) = (0, 0);
@@ -252,7 +252,7 @@ fn writes_are_misdirected() {
     assert!(here > 20 && there > 20, "{here} {there}");
 }
 
-/// A lost write reports success and is nowhere: what is read later, and after a crash, is stale.
+/// A lost write reports success and is nowhere: later reads, also after a crash, are stale.
 #[test]
 fn writes_are_lost() {
     let (storage, file) = with_ones(1, 2);
@@ -263,7 +263,7 @@ fn writes_are_lost() {
     assert_eq!(after_crash(&storage, EVERYTHING)[..1024], [1; 1024]);
 }
 
-/// The same seed makes the same faults and the same crashes; another seed makes others.
+/// The same seed makes the same faults and the same crashes. Another seed makes others.
 #[test]
 fn a_seed_decides_everything() {
     let run = |seed: u64| {
@@ -280,7 +280,7 @@ fn a_seed_decides_everything() {
         let crashes = storage.crash_states(seed, 4);
         let states: Vec<Vec<u8>> = crashes
             .map(|crash| {
-                // A single state is made again from its boundary and seed.
+                // A single state can be made again from its boundary and seed.
                 let again = storage.crash(crash.boundary, crash.seed);
                 let of = |storage: &SimulatedStorage| {
                     storage.open("a", OpenMode::Read).ok().map(|file| bytes(&*file)).unwrap_or_default()

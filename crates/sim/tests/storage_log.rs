@@ -1,6 +1,7 @@
 //! A worked example: an append-only log with checksums, whose current file is named by a manifest that a rename
-//! publishes. Written correctly it survives every crash; with any of five planted errors it loses something in some
-//! state, and that is noticed. So the simulated disk is harsh enough, and not harsher than a program can bear.
+//! publishes. Written correctly, it survives every crash. With any of five planted errors it loses something in some
+//! state, and the test notices it. The simulated disk is therefore harsh enough, and not harsher than a program can
+//! bear.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::storage::{Fault, FaultRule, SimulatedStorage};
@@ -15,10 +16,10 @@ const HEAD_BYTES: usize = 10;
 const RECORD_BYTES_MAX: usize = 1000;
 /// Space is reserved in steps of this size.
 const RESERVE_BYTES: u64 = 8 << 10;
-/// After so many records a new file is begun.
+/// The number of records after which a new file is begun.
 const RECORDS_PER_FILE: usize = 6;
 
-/// How the log is written. Each field but none is an error.
+/// How the log is written. Each variant but `None` is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     None,
@@ -26,15 +27,15 @@ enum Planted {
     NoDataSync,
     /// Names are never synced.
     NoDirectorySync,
-    /// Checksums are not looked at.
+    /// Checksums are not checked.
     NoChecksum,
     /// A record is acknowledged before it is synced.
     AcknowledgeFirst,
-    /// A sync that failed is tried again.
+    /// A failed sync is repeated.
     SyncAgain,
 }
 
-/// Mixes eight bytes at a time. Good enough against noise, which is all that a test throws at it.
+/// Mixes eight bytes at a time. This is good enough against noise, which is all that a test produces.
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mix = |hash: u64, word: u64| {
         let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -48,7 +49,7 @@ fn hash(seed: u64, bytes: &[u8]) -> u64 {
 struct Log<'a> {
     storage: &'a dyn Storage,
     planted: Planted,
-    /// The file's number, which the chain of checksums begins with.
+    /// The file's number, with which the chain of checksums begins.
     number: u64,
     file: Box<dyn File>,
     tail: u64,
@@ -58,7 +59,7 @@ struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// A log with what a crash has left, or none. Begins a new file, which makes all of that durable.
+    /// Opens the log that a crash has left, or an empty one. Begins a new file, which makes everything found durable.
     fn open(storage: &'a dyn Storage, planted: Planted) -> Result<Log<'a>> {
         let found = recover(storage, planted).unwrap_or_else(|reason| panic!("{reason}")).unwrap_or_default();
         let mut last = 0;
@@ -82,7 +83,7 @@ impl<'a> Log<'a> {
         Ok(log)
     }
 
-    /// Begins the file of this number, which has been created, with all records so far, and makes it current.
+    /// Begins the file with this number, which has been created, with all records so far, and makes it current.
     fn publish(&mut self, number: u64) -> Result<()> {
         (self.number, self.tail, self.reserved, self.chain) = (number, 0, 0, number);
         for record in std::mem::take(&mut self.records) {
@@ -95,7 +96,7 @@ impl<'a> Log<'a> {
             self.sync(&*self.file)?;
             self.sync(&*manifest)?;
         }
-        // The log's own name first: the manifest must never lead to a file that is not there.
+        // The log's own name comes first, because the manifest must never lead to a missing file.
         self.sync_directory()?;
         self.storage.rename(MANIFEST_NEW, MANIFEST)?;
         self.sync_directory()
@@ -147,7 +148,7 @@ fn name_of(number: u64) -> String {
     format!("log-{number}")
 }
 
-/// The records that a crash has left; nothing where there never was a log.
+/// Returns the records that a crash has left, or nothing if there never was a log.
 fn recover(storage: &dyn Storage, planted: Planted) -> Result<Option<Vec<Vec<u8>>>, String> {
     let manifest = match storage.open(MANIFEST, OpenMode::Read) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -184,15 +185,15 @@ fn record(i: usize) -> Vec<u8> {
     (0..len).map(|at| (i * 31 + at) as u8).collect()
 }
 
-/// What happened at which boundary.
+/// The events, with their boundaries.
 #[derive(Default)]
 struct Trace {
-    /// When the log was there.
+    /// When the log existed.
     created: Option<u64>,
     /// When each record was begun, and when it was acknowledged.
     begun: Vec<u64>,
     acknowledged: Vec<u64>,
-    /// Whether an operation failed, after which nothing more was done.
+    /// True if an operation failed. Nothing more was done after it.
     has_failed: bool,
 }
 
@@ -217,7 +218,7 @@ fn work(storage: &SimulatedStorage, planted: Planted, until: usize) -> Trace {
     trace
 }
 
-/// Whether what was found after a crash at this boundary is all that it has to be.
+/// Checks that everything was found after a crash at this boundary that must be there.
 fn check(trace: &Trace, boundary: u64, found: Result<Option<Vec<Vec<u8>>>, String>) -> Result<(), String> {
     let before = |times: &[u64]| times.iter().filter(|time| **time <= boundary).count();
     let (acknowledged, begun) = (before(&trace.acknowledged), before(&trace.begun));
@@ -237,7 +238,7 @@ fn check(trace: &Trace, boundary: u64, found: Result<Option<Vec<Vec<u8>>>, Strin
     }
 }
 
-/// The first of the crash states in which something is lost, and how many were looked at.
+/// Returns what is lost in the first bad crash state, and how many states were looked at.
 fn first_loss(
     storage: &SimulatedStorage,
     trace: &Trace,
@@ -255,7 +256,7 @@ fn first_loss(
     (None, looked_at)
 }
 
-/// The log written correctly loses nothing in 10^5 crash states.
+/// The correctly written log loses nothing in 10^5 crash states.
 #[test]
 fn the_correct_log_survives_every_crash() {
     let storage = SimulatedStorage::new(1, CAPACITY);
@@ -266,7 +267,7 @@ fn the_correct_log_survives_every_crash() {
     assert!(looked_at >= 100_000, "{looked_at} states");
 }
 
-/// Recovery that crashes too, at any point, loses nothing that the first crash had left.
+/// A recovery that crashes at any point loses nothing that the first crash had left.
 #[test]
 fn recovery_survives_crashes_too() {
     let storage = SimulatedStorage::new(1, CAPACITY);
@@ -277,7 +278,7 @@ fn recovery_survives_crashes_too() {
         let left = found.unwrap();
         let mut again = work(&crash.storage, Planted::None, 11);
         assert!(!again.has_failed);
-        // What was found is acknowledged from the start.
+        // Found records count as acknowledged from the start.
         again.created = again.created.map(|created| if left.is_some() { 0 } else { created });
         let (loss, _) = first_loss(&crash.storage, &again, Planted::None, 4);
         assert_eq!(loss, None, "{}, seed {}", storage.describe(crash.boundary), crash.seed);
@@ -299,7 +300,7 @@ fn planted_errors_are_caught() {
     }
 }
 
-/// A log that stops at the first error survives any one failure of any operation, and crashes after it.
+/// A log that stops at the first error survives any single failure of any operation, and crashes after it.
 #[test]
 fn a_log_that_stops_survives_failures() {
     let (clean, mut failures) = (SimulatedStorage::new(1, CAPACITY), 0);
@@ -328,7 +329,7 @@ fn a_log_that_stops_survives_failures() {
     assert!(failures > 50, "{failures}");
 }
 
-/// A log that syncs again after a failed sync, and goes on when that succeeds, loses what it acknowledged.
+/// A log that syncs again after a failed sync, and continues when this succeeds, loses acknowledged records.
 #[test]
 fn syncing_again_after_a_failure_is_caught() {
     let is_caught = |nth: u64| {

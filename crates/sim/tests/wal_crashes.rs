@@ -1,5 +1,5 @@
-//! The write-ahead log on a disk that crashes: in every state that a crash can leave, what was acknowledged is there,
-//! and what is there is a prefix of what was appended. Syncs that are left out, and errors planted into reading, are caught.
+//! The write-ahead log on a disk that crashes. In every state that a crash can leave, what was acknowledged is there,
+//! and what is there is a prefix of what was appended. Omitted syncs, and errors planted into reading, are caught.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_sim::crash::Careless;
@@ -32,23 +32,24 @@ fn changes(i: u64) -> Changes {
     changes
 }
 
-/// What happened at which boundary of the storage's history.
+/// The events, with the boundaries of the storage's history.
 #[derive(Clone, Debug, Default)]
 struct Trace {
     /// Each record with its end, when it was appended, and when it was acknowledged.
     records: Vec<(Lsn, u64, Option<u64>)>,
-    /// From when on nobody needs what lies before.
+    /// The position before which nothing is needed any more, and since when.
     starts: Vec<(u64, Lsn)>,
     stopped: bool,
 }
 
 impl Trace {
-    /// Where a reader starts after a crash at this boundary.
+    /// Returns where a reader starts after a crash at this boundary.
     fn start(&self, boundary: u64) -> Lsn {
         self.starts.iter().rev().find(|(at, _)| *at <= boundary).map_or(Lsn(0), |(_, lsn)| *lsn)
     }
 
-    /// The same records, which are all acknowledged or not there, for a history that begins with a crash.
+    /// Returns the trace for a history that begins with a crash: the first `kept` records, all of which are
+    /// acknowledged.
     fn after_crash(&self, boundary: u64, kept: usize) -> Trace {
         let records = self.records[..kept].iter().map(|(lsn, ..)| (*lsn, 0, Some(0))).collect();
         Trace { records, starts: vec![(0, self.start(boundary))], stopped: false }
@@ -61,17 +62,17 @@ fn open_on(storage: Arc<dyn Storage>, start: Lsn) -> Result<(Writer, Flusher), E
     open(storage, OPTIONS, clock, tail)
 }
 
-/// Opens the log, and appends records up to this many in groups of one to three, now and then cutting the log.
+/// Opens the log, appends records up to this many in groups of one to three, and cuts the log from time to time.
 fn work(inner: &SimulatedStorage, storage: Arc<dyn Storage>, trace: &mut Trace, until: u64) {
     let Ok((writer, mut flusher)) = open_on(storage, trace.start(u64::MAX)) else {
         trace.stopped = true;
         return;
     };
     for i in trace.records.len() as u64..until {
-        // Before the append: the record may be on the disk from then on.
+        // Taken before the append, because the record may be on the disk from then on.
         let boundary = inner.boundary();
         let appended = writer.try_append(i, &changes(i)).or_else(|error| {
-            // The next segment is only made by a step.
+            // Only a step makes the next segment.
             if !matches!(error, Error::WouldBlock) {
                 return Err(error);
             }
@@ -117,7 +118,7 @@ fn run(careless: Option<Careless>, until: u64) -> (SimulatedStorage, Trace) {
     (inner, trace)
 }
 
-/// What a reader finds from where it has to start: the numbers of records, and the end.
+/// Returns what a reader finds from its start: the numbers of records, and the end.
 fn read(storage: &dyn Storage, start: Lsn, planted: Option<Planted>) -> Result<(Vec<u64>, Tail), String> {
     let text = |error: Error| error.to_string();
     let reader = match planted {
@@ -138,7 +139,7 @@ fn read(storage: &dyn Storage, start: Lsn, planted: Option<Planted>) -> Result<(
     Ok((found, reader.finish().map_err(text)?))
 }
 
-/// Whether a crash at this boundary has left what it must and nothing else; how many records there are in all.
+/// Checks that a crash at this boundary has left what it must and nothing else. Returns the number of all records.
 fn check(
     trace: &Trace,
     boundary: u64,
@@ -164,7 +165,7 @@ fn check(
     Ok(count)
 }
 
-/// The first of the crash states in which something is wrong, and how many were looked at.
+/// Returns what is wrong in the first bad crash state, and how many states were looked at.
 fn first_loss(
     storage: &SimulatedStorage,
     trace: &Trace,
@@ -182,8 +183,8 @@ fn first_loss(
     (None, looked_at)
 }
 
-/// Proves that the log loses nothing in 10^4 crash states at every operation boundary, truncation and recycling
-/// included.
+/// Proves that the log loses nothing in 10^4 crash states at every operation boundary, including truncation and
+/// recycling.
 #[test]
 fn the_log_survives_every_crash() {
     let (storage, trace) = run(None, 60);
@@ -193,7 +194,7 @@ fn the_log_survives_every_crash() {
     assert!(looked_at >= 10_000, "{looked_at} states");
 }
 
-/// Proves that going on after a crash loses nothing, also if that crashes too.
+/// Proves that continuing after a crash loses nothing, also if this crashes too.
 #[test]
 fn recovery_survives_crashes_too() {
     let (storage, trace) = run(None, 30);
@@ -207,7 +208,7 @@ fn recovery_survives_crashes_too() {
     }
 }
 
-/// Proves that acknowledging records that are not synced, and not syncing names, are caught.
+/// Proves that acknowledging unsynced records, and not syncing names, are caught.
 #[test]
 fn careless_writers_are_caught() {
     for careless in [Careless::BodyUnsynced("log-"), Careless::NameUnsynced("log-")] {
@@ -229,8 +230,8 @@ fn careless_readers_are_caught() {
     }
 }
 
-/// Proves that after any one failure of any operation nothing that was acknowledged is lost, that a failed sync
-/// stops the log, and that the log can be opened again without a crash.
+/// Proves that after a single failure of any operation nothing that was acknowledged is lost, that a failed sync stops
+/// the log, and that the log can be opened again without a crash.
 #[test]
 fn the_log_survives_failures() {
     let (clean, _) = run(None, 24);
@@ -261,14 +262,14 @@ fn the_log_survives_failures() {
             let mut again = trace.after_crash(boundary, kept);
             work(&storage, Arc::new(storage.clone()), &mut again, kept as u64 + 3);
             assert!(!again.stopped, "{fault:?} at {operation} {nth}");
-            // What a reader has found is there for good as soon as the log goes on.
+            // What a reader has found is durable as soon as the log continues.
             let end = storage.boundary();
             check(&again, end, &storage.crash(end, 0), None).unwrap();
         }
     }
 }
 
-/// Proves that after a failed sync waiters learn that their outcome is unknown, and appends fail.
+/// Proves that after a failed sync the waiting appenders learn that their outcome is unknown, and that appends fail.
 #[test]
 fn a_failed_sync_stops_the_log() {
     let storage = SimulatedStorage::new(1, CAPACITY);
@@ -284,8 +285,8 @@ fn a_failed_sync_stops_the_log() {
     writer.wait_durable(first).unwrap();
 }
 
-/// Proves that a full disk refuses appends clearly, keeps what was acknowledged readable, and that the log goes on
-/// when there is room: given back by truncation, or by others.
+/// Proves that a full disk refuses appends clearly and keeps what was acknowledged readable. The log continues when
+/// there is room, given back by truncation or by other users.
 #[test]
 fn a_full_disk_passes() {
     let storage = SimulatedStorage::new(1, 5 * OPTIONS.segment_bytes);
@@ -305,7 +306,7 @@ fn a_full_disk_passes() {
     flusher.flush_once().unwrap();
     let (later, error) = fill(&mut flusher);
     assert!(matches!(error, Error::Full(_)) && later > full_at + 5, "{later}, {error}");
-    // A device without promises: a write finds no room, and does the next time.
+    // On a device without promises, a write finds no room and succeeds the next time.
     storage.inject(FaultRule::once(Operation::Write, 1, Fault::Full));
     writer.truncate_before(writer.durable_lsn());
     flusher.flush_once().unwrap();
@@ -315,8 +316,8 @@ fn a_full_disk_passes() {
     assert_eq!(flusher.flush_once().unwrap(), end);
 }
 
-/// Proves that zeros are written ahead into blocks that were never written, once for many groups, and that a segment that
-/// is used again is not filled.
+/// Proves that zeros are written ahead into blocks that were never written, once for many groups, and that a reused
+/// segment is not filled.
 #[test]
 fn zeros_are_written_ahead() {
     const PIECES: u64 = 4; // 64 KiB each

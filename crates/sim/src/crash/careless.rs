@@ -1,45 +1,45 @@
-//! Storages that make a careless database of a careful one: mistakes that the oracle must find.
+//! Storages that make a careful database careless: they contain mistakes that the oracle must find.
 
 use crate::storage::SimulatedStorage;
 use braiddb::storage::{File, Holder, LockGuard, OpenMode, Operation, Result, Space, Storage};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is done wrong.
+/// A mistake of the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Careless {
-    /// Files whose names begin so are not synced.
+    /// Files whose names begin with this prefix are not synced.
     DataUnsynced(&'static str),
-    /// The same, where what was written last is not the file's head.
+    /// Files whose names begin with this prefix are not synced, unless the last write was to the file's head.
     BodyUnsynced(&'static str),
     /// The directory is not synced.
     NamesUnsynced,
-    /// The directory is not synced after a file whose name begins so was created or renamed to.
+    /// The directory is not synced after a file with this prefix was created or became the target of a rename.
     NameUnsynced(&'static str),
-    /// The same, after one was created only.
+    /// The directory is not synced after a file with this prefix was created. Renames are synced.
     CreationUnsynced(&'static str),
-    /// The same, after one was renamed to only.
+    /// The directory is not synced after a file with this prefix became the target of a rename. Creations are synced.
     RenameUnsynced(&'static str),
-    /// A sync of data that fails is taken for one that has worked.
+    /// A failed sync of data is reported as successful.
     FailedSyncIgnored,
-    /// A sync of data that fails is made again, and what that says counts.
+    /// A failed sync of data is repeated, and the second result counts.
     FailedSyncRepeated,
-    /// A sync of the directory that fails is made again, and what that says counts.
+    /// A failed sync of the directory is repeated, and the second result counts.
     FailedNamesRepeated,
-    /// A write that fails is taken for one that has worked.
+    /// A failed write is reported as successful.
     FailedWriteIgnored,
-    /// A write that was cut short is taken for a whole one.
+    /// A short write is reported as complete.
     ShortWriteIgnored,
-    /// What is written to a file whose name begins so is kept back until the write after it.
+    /// A write to a file with this prefix is held back until the next write to the file.
     WriteKeptBack(&'static str),
-    /// Files whose names begin so are not removed.
+    /// Files whose names begin with this prefix are not removed.
     RemovalIgnored(&'static str),
-    /// A file whose name begins so is removed when the log has been written to next.
+    /// The removal of a file with this prefix is delayed until a file of the log has next been synced.
     RemovedLate(&'static str),
 }
 
 impl Careless {
-    /// The storage with this mistake in it.
+    /// Returns the storage with this mistake in it.
     pub fn over(self, inner: &SimulatedStorage) -> impl Storage + 'static {
         CarelessStorage {
             inner: inner.clone(),
@@ -54,14 +54,15 @@ impl Careless {
 struct CarelessStorage {
     inner: SimulatedStorage,
     careless: Careless,
-    /// The next sync of the directory is left out.
+    /// If true, the next sync of the directory is left out.
     is_deaf: AtomicBool,
-    /// The file that is removed late.
+    /// The file whose removal is delayed.
     to_remove: Arc<Mutex<Option<String>>>,
 }
 
 impl CarelessStorage {
-    /// Whether the next sync of the directory is left out, now that this name is there: created, or renamed to.
+    /// Decides whether to leave out the next sync of the directory, after this name was created or became the target of
+    /// a rename.
     fn names(&self, name: &str, is_created: bool) {
         let is_struck = match self.careless {
             Careless::NameUnsynced(prefix) => name.starts_with(prefix),
@@ -129,14 +130,14 @@ struct CarelessFile {
     inner: Arc<dyn File>,
     careless: Careless,
     kept_back: Mutex<Option<(u64, Vec<u8>)>>,
-    /// What was written last is not its head.
+    /// True if the last write was not to the file's head.
     has_body: AtomicBool,
     storage: SimulatedStorage,
     to_remove: Arc<Mutex<Option<String>>>,
 }
 
 impl CarelessFile {
-    /// Writes now what was kept back.
+    /// Writes what was held back, and holds back `next`.
     fn write_kept_back(&self, next: Option<(u64, Vec<u8>)>) -> Result<()> {
         match std::mem::replace(&mut *lock(&self.kept_back), next) {
             Some((offset, data)) => self.inner.write_all_at(offset, &data),
@@ -144,7 +145,7 @@ impl CarelessFile {
         }
     }
 
-    /// Removes now what was to be removed before the log was written to.
+    /// Removes the file whose removal was delayed, if this file is part of the log.
     fn remove_late(&self) -> Result<()> {
         match lock(&self.to_remove).take_if(|_| self.name().starts_with("log-")) {
             Some(name) => self.storage.remove(&name).and_then(|()| self.storage.sync_directory()),

@@ -1,8 +1,9 @@
-//! Closed databases of which files are not any more what they were: missing, cut off, overwritten, exchanged with an
-//! older one of the same kind, or with another database's. All that was acknowledged is there, or the database does not
-//! open and says what is damaged.
+//! Databases that were closed and whose files were then corrupted: deleted, truncated, overwritten, or exchanged with
+//! an older file of the same kind or with a file of another database. A corrupted database either has everything that
+//! was acknowledged, or does not open and says what is damaged.
 //!
-//! The mark of an orderly close is one of the files. Only alone: without it nobody can tell what is missing at the end.
+//! The mark of an orderly close is one of these files. It is corrupted only alone, because without it nothing tells
+//! what is missing at the end of the log.
 
 use super::{Failure, Mistake, Place};
 use crate::Random;
@@ -15,14 +16,14 @@ use braiddb::{Database, Durability, IndexKind, Options, Result, Serializable, Ta
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many corruptions one seed has, of one database.
+/// Corruptions per seed, all of one database.
 pub const CORRUPTIONS_PER_SEED: u64 = 40;
 
 const TABLES: u64 = 3;
 const KEYS: u64 = 40;
-/// Changes between two flushes, checkpoints or closes.
+/// The maximum number of changes between two flushes, checkpoints or closes.
 const CHANGES: u64 = 12;
-/// One corruption in so many is of two files.
+/// One in this many corruptions is of two files.
 const PER_DOUBLE: u64 = 4;
 
 /// What happens to a file.
@@ -34,11 +35,11 @@ enum Kind {
     ZeroedPart,
     Noise,
     Flipped,
-    /// Another file of the same kind takes its place.
+    /// Another file of the same kind replaces the file.
     Exchanged,
-    /// The file as it was when the database had been closed before.
+    /// The file is replaced by its state at an earlier close of the database.
     Stale,
-    /// A file of the same kind of another database.
+    /// A file of the same kind from another database replaces the file.
     Foreign,
 }
 
@@ -54,23 +55,23 @@ const KINDS: [Kind; 9] = [
     Kind::Foreign,
 ];
 
-/// How corruptions ended.
+/// Counts of corruptions, by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Corruptions {
-    /// All.
+    /// All corruptions.
     pub corruptions: u64,
-    /// Of databases with a log; the others have been open without one.
+    /// Corruptions of databases with a log. The other databases were open without one.
     pub logged: u64,
-    /// The database has opened, and has all.
+    /// Cases in which the database opened and had everything.
     pub whole: u64,
-    /// Of these, with an older checkpoint than the newest.
+    /// Cases among `whole` in which an older checkpoint than the newest was used.
     pub replaced: u64,
-    /// It has not opened, and has named a file that is damaged.
+    /// Cases in which the database did not open and named a damaged file.
     pub refused: u64,
 }
 
 impl Corruptions {
-    /// Both together.
+    /// Returns the sums of both counts.
     pub fn plus(self, other: Corruptions) -> Corruptions {
         Corruptions {
             corruptions: self.corruptions + other.corruptions,
@@ -86,7 +87,7 @@ impl Corruptions {
 type Contents = BTreeMap<(u64, u64), Vec<u8>>;
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Closes a database that the seed makes, and corrupts copies of it so many times. Ends with the first loss.
+/// Makes and closes a database by seed, and corrupts copies of it, `corruptions` times. Stops at the first loss.
 pub fn check_corruptions(seed: u64, corruptions: u64, mistake: Mistake) -> Result<Corruptions, Box<Failure>> {
     let fails =
         |what: String| Box::new(Failure { seed, place: Place::default(), after: String::new(), what });
@@ -106,13 +107,14 @@ pub fn check_corruptions(seed: u64, corruptions: u64, mistake: Mistake) -> Resul
 /// A database that was closed.
 struct Made {
     files: Files,
-    /// As they were when it had been closed before; the last time is last.
+    /// The files at each close, the last close last.
     earlier: Vec<Files>,
     contents: Contents,
     is_logged: bool,
 }
 
-/// Makes and closes a database several times: with a log; without one; or now with and now without.
+/// Makes a database and closes it several times: always with a log, always without one, or sometimes with a log and
+/// sometimes without.
 fn make(seed: u64, database: DatabaseId) -> Result<Made> {
     let (mut random, storage) = (Random::new(seed), Arc::new(MemoryStorage::new(1 << 26)));
     Identity::create(&*storage, database)?;
@@ -155,12 +157,12 @@ fn open(
 }
 
 fn table(db: &Database, number: u64) -> Result<Table<u64, [u8]>> {
-    // Of every kind that can be scanned, so that what is noted of tables differs.
+    // All index kinds that can be scanned take turns, so that the catalog entries of tables differ.
     let index = IndexKind::ordered().cycle().nth(number as usize).expect("without end");
     db.table_with(&format!("table {number}"), TableOptions { index, ..TableOptions::default() })
 }
 
-/// Commits some changes of single rows, each of which is flushed: nobody else would make room in the log.
+/// Commits some changes of single rows and flushes after each, because nothing else would make room in the log.
 fn change(
     db: &Database,
     stepped: &mut Stepped<Serializable>,
@@ -216,10 +218,10 @@ fn files_of(storage: &dyn Storage) -> Files {
     names.iter().map(|name| (name.clone(), read(name))).collect()
 }
 
-/// What was done to which file, and what has taken its place.
+/// A file's name, what was done to it, and what has replaced it.
 type Change = (String, Kind, String);
 
-/// A copy of the files, of which one or two are not what they were.
+/// Returns a copy of the files with one or two of them corrupted.
 fn corrupted(
     own: &Made,
     foreign: &Made,
@@ -227,7 +229,7 @@ fn corrupted(
     is_double: bool,
 ) -> (Arc<MemoryStorage>, Vec<Change>) {
     let (mut files, mut changes) = (own.files.clone(), Vec::<Change>::new());
-    // Files are chosen by kind first: there are more segments than others.
+    // Files are chosen by kind first, because segments outnumber the other files.
     let mut kinds: Vec<&str> = own.files.keys().map(|name| kind_of(name)).collect();
     kinds.dedup();
     while changes.len() < 1 + usize::from(is_double) {
@@ -256,12 +258,12 @@ fn corrupted(
     (storage, changes)
 }
 
-/// A file's name without its numbers.
+/// Returns a file's name without its numbers.
 fn kind_of(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }
 
-/// What takes the place of a file, if there is such a thing, and where that is from.
+/// Returns what replaces the file, if there is such a thing, and where it comes from.
 fn replacement(
     name: &str,
     kind: Kind,
@@ -292,7 +294,8 @@ fn replacement(
     Some((Some(bytes), with))
 }
 
-/// Opens what is left: it has all, or the error names a file that is damaged. Verification says the same.
+/// Opens the corrupted database. It must have everything, or the error must name a damaged file; verification must
+/// agree.
 fn look(
     own: &Made,
     storage: &Arc<MemoryStorage>,

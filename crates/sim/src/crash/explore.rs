@@ -1,4 +1,4 @@
-//! Which crash states are looked at, and what is asked of each.
+//! Chooses the crash states to look at, and what to check in each.
 
 use super::life::{Course, live, manifest_numbers, open};
 use super::oracle::{Found, judge};
@@ -14,28 +14,29 @@ use braiddb::testing::SpinningWaits;
 use braiddb::{ConcurrencyControl, Error, wal};
 use std::marker::PhantomData;
 
-/// Room on the simulated device.
+/// The capacity of the simulated device.
 pub(super) const CAPACITY: u64 = 4 << 20;
 
-/// The same where it is scarce: less than what the engine takes for plenty beside its least reserve, and more than it needs.
+/// A scarce capacity: less than the room that the engine takes for plenty beyond its least reserve, and more than it
+/// needs.
 const CAPACITY_SMALL: u64 = 512 << 10;
 
-/// One state in this number is recovered from again, one has its newest checkpoint damaged, and one loses its files while
-/// the database is open.
+/// Of this many states, one is recovered from twice, one has its newest checkpoint damaged, and one loses its files
+/// while the database is open.
 const STATES_PER_EXTRA: u64 = 8;
-/// One in so many has a further life, which has this share of the states.
+/// One in this many states has a further life. All further lives together get `LATER_STATES_PER_CENT` of the states.
 const STATES_PER_LIFE: u64 = 50;
 const LATER_STATES_PER_CENT: u64 = 60;
-/// With fewer states to look at there are no further lives.
+/// With fewer states than this there are no further lives.
 const STATES_MIN: u64 = 20;
-/// How many are chosen from at each boundary at least: nothing survives in one, everything in another.
+/// The minimum number of candidate states at each boundary. In one of them nothing survives, in another everything.
 const STATES_PER_BOUNDARY_MIN: u64 = 6;
-/// Steps in which a checkpoint would be made, or nearly so.
+/// Checkpoint steps that would finish a checkpoint, or nearly so.
 const CHECKPOINT_STEPS: u64 = 20;
-/// Transactions of a further life.
+/// Transactions of each further life.
 const LATER_TRANSACTIONS: u64 = 10;
 
-/// Lives as the settings say, and looks at crash states. Ends with the first failure.
+/// Lives as the settings say, and looks at crash states. Stops at the first failure.
 pub fn check<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<Failure>> {
     let _spinning = SpinningWaits::begin();
     let mut explorer = Explorer::<C>::new(settings);
@@ -44,7 +45,7 @@ pub fn check<C: ConcurrencyControl>(settings: &Settings) -> Result<Report, Box<F
     Ok(explorer.report)
 }
 
-/// Looks at one crash state again, with all that may be asked of it.
+/// Looks at one crash state again, with all additional checks.
 pub fn replay<C: ConcurrencyControl>(settings: &Settings, place: &Place) -> Result<Report, Box<Failure>> {
     let _spinning = SpinningWaits::begin();
     let mut explorer = Explorer::<C>::new(settings);
@@ -66,22 +67,22 @@ pub fn replay<C: ConcurrencyControl>(settings: &Settings, place: &Place) -> Resu
     Ok(explorer.report)
 }
 
-/// A storage with what has happened on it: several lives if the database was opened again without a crash.
+/// A storage with the traces of its lives. There are several lives if the database was opened again without a crash.
 struct Lived {
     storage: SimulatedStorage,
     traces: Vec<Trace>,
 }
 
 impl Lived {
-    /// What is to be judged by after a crash at this boundary. While a database is being opened again, the life before
-    /// counts.
+    /// Returns the trace to judge by after a crash at this boundary. While a database is being opened again, the trace
+    /// of the life before counts.
     fn trace_at(&self, boundary: u64) -> &Trace {
         let begun = self.traces.iter().rev().find(|trace| trace.opened <= boundary);
         begun.unwrap_or(&self.traces[0])
     }
 }
 
-/// What else is asked of a state.
+/// The additional check of a state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extra {
     Nothing,
@@ -106,9 +107,9 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         Box::new(Failure { seed: self.settings.seed, place: place.clone(), after, what })
     }
 
-    /// The first life; and where it was closed, or the disk fails in it, a second one without a crash in between, in which
-    /// it does again.
-    /// (Names that are lost and seen all the same are lost only to a machine that has been started anew.)
+    /// Lives the first life. If it was closed, or the disk fails in it, a second life follows without a crash in
+    /// between, in which the disk fails again. There is no second life after a fault that loses names, because the
+    /// running machine still sees such names: they are lost only after a restart.
     fn first_lives(&mut self) -> Result<Lived, Box<Failure>> {
         let Settings { seed, transactions, mistake, kind, .. } = *self.settings;
         let others = self.has_others();
@@ -137,12 +138,13 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         Ok(lived)
     }
 
-    /// Others that take room meet no faults: these are for the engine.
+    /// Returns true if other users of the device are simulated. They never meet faults, because faults are meant for
+    /// the engine.
     fn has_others(&self) -> bool {
         self.settings.others && self.settings.fault.is_none()
     }
 
-    /// What is chosen in a place follows from the place.
+    /// Returns the seed of the choices at a place. It follows from the place.
     fn seed_at(&self, place: &Place) -> u64 {
         let mix = |seed: u64, (boundary, of_state): &(u64, u64)| {
             Random::new(seed ^ boundary.rotate_left(20) ^ of_state).any()
@@ -156,7 +158,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         self.report.stalled += trace.stalled;
     }
 
-    /// Looks at so many states, evenly over all boundaries of the life.
+    /// Looks at `states` states, spread evenly over all boundaries of the life.
     fn explore(&mut self, lived: &Lived, place: &Place, states: u64) -> Result<(), Box<Failure>> {
         let storage = &lived.storage;
         let lives = if states < STATES_MIN { 0 } else { (states / STATES_PER_LIFE).max(1) };
@@ -166,7 +168,8 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         let per_boundary = states.div_ceil(boundaries).max(STATES_PER_BOUNDARY_MIN);
         let mut random = Random::new(self.seed_at(place));
         let mut crashes = storage.crash_states(random.any(), per_boundary).enumerate();
-        // One of each piece of as many, so that all boundaries and all kinds of states have their share.
+        // One state is drawn from each of `states` equally long runs of candidates, so that all boundaries and all
+        // kinds of states are represented.
         let ends = |at: u64| at * boundaries * per_boundary / states;
         for at in 0..states {
             let chosen = random.between(ends(at), ends(at + 1) - 1) as usize;
@@ -215,7 +218,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         Ok(())
     }
 
-    /// Recovers from what a crash has left: every checkpoint that had been published is there, whole.
+    /// Recovers from what a crash has left. Every checkpoint that had been published must be there and whole.
     fn recover(
         &mut self,
         trace: &Trace,
@@ -251,7 +254,8 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         Ok((found?, recovery))
     }
 
-    /// Damages a file that only the newest checkpoint has, and recovers: from the one before, to the same state.
+    /// Damages a file that only the newest checkpoint has, and recovers. The checkpoint before it must give the same
+    /// state.
     fn look_at_damage(&mut self, trace: &Trace, crash: &Crash, expected: &Contents) -> Result<(), String> {
         let copy = copy_of(&crash.storage);
         let Some(file) = file_of_newest_checkpoint(&copy, crash.seed) else { return Ok(()) };
@@ -264,8 +268,9 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         Ok(())
     }
 
-    /// Opens a copy, and has somebody remove its files, or some that it cannot do without: from the next look on nothing is
-    /// acknowledged, no checkpoint counts, and nothing comes back; what was there can be read.
+    /// Opens a copy and removes its files while it is open, all of them or some that it cannot do without. After the
+    /// engine has next looked, nothing is acknowledged, no checkpoint counts and no file comes back; the rows can still
+    /// be read.
     fn look_at_removal(&mut self, trace: &Trace, crash: &Crash, expected: &Contents) -> Result<(), String> {
         let copy = copy_of(&crash.storage);
         let opened = open::<C>(&copy, self.settings.mistake, self.settings.seed, self.settings.kind);
@@ -275,7 +280,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         let doomed = *Random::new(crash.seed).one_of(&["", "log-", "database"]);
         let names = copy.list().expect("the disk does not fail");
         if database.statistics().log_condition != LogCondition::Good {
-            return Ok(()); // there is no room to go on with the log, so there are no commits
+            return Ok(()); // there is no room to continue the log, so there are no commits
         }
         for name in names.iter().filter(|name| name.starts_with(doomed)) {
             copy.remove(name).expect("the disk does not fail");
@@ -305,7 +310,7 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
         Ok(())
     }
 
-    /// Lives on where a crash has left the database.
+    /// Lives a further life on the state that a crash has left.
     fn later_life(&mut self, trace: &Trace, crash: Crash, place: &Place) -> Result<Lived, String> {
         let (seed, mistake) = (self.seed_at(place), self.settings.mistake);
         let closes = crash.seed % 3 == 2;
@@ -326,12 +331,12 @@ impl<'s, C: ConcurrencyControl> Explorer<'s, C> {
     }
 }
 
-/// A storage of its own with the same files.
+/// Returns an independent storage with the same files.
 pub(super) fn copy_of(storage: &SimulatedStorage) -> SimulatedStorage {
     storage.crash(storage.boundary(), EVERYTHING)
 }
 
-/// The newest manifest, or a file of rows that was written for it.
+/// Returns the newest manifest, or a file of rows that was written for it.
 fn file_of_newest_checkpoint(storage: &SimulatedStorage, seed: u64) -> Option<String> {
     let names = storage.list().expect("the disk does not fail");
     let newest = manifest_numbers(&names).next_back()?;
@@ -341,12 +346,12 @@ fn file_of_newest_checkpoint(storage: &SimulatedStorage, seed: u64) -> Option<St
     Some(Random::new(seed).one_of(&files).clone())
 }
 
-/// Flips a bit of the file, anywhere.
+/// Flips a random bit of the file.
 fn damage(storage: &SimulatedStorage, name: &str, seed: u64) {
     let file = storage.open(name, OpenMode::ReadWrite).expect("it is there");
     let len_bytes = file.len_bytes().expect("the disk does not fail");
     if len_bytes == 0 {
-        return; // there is nothing that could be damaged
+        return; // there is nothing to damage
     }
     let at = Random::new(seed).below(len_bytes);
     let mut byte = [0];

@@ -1,4 +1,4 @@
-//! Disks that report success and lie: recovery notices, or nothing was harmed.
+//! Disks that report success falsely. Recovery must notice it, or nothing was harmed.
 
 use super::explore::{CAPACITY, copy_of};
 use super::life::{Course, live, open};
@@ -10,22 +10,22 @@ use crate::storage::{Fault, FaultRule, SimulatedStorage};
 use braiddb::Serializable;
 use braiddb::storage::Operation;
 
-/// How a lie ended.
+/// The outcome of a lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// The disk was asked less often.
+    /// The lie never happened, because the disk got fewer writes.
     Untold,
     /// Nothing was harmed.
     Harmless,
-    /// The newest checkpoint was damaged, and the one before stood in for it.
+    /// The newest checkpoint was damaged, and recovery used the checkpoint before it.
     Replaced,
-    /// Recovery said what is damaged.
+    /// The database or its recovery said what is damaged.
     Refused,
 }
 
-/// Lives on a disk whose n-th write is a lie, closes the database in order, and recovers: to the right state, or not at
-/// all, with an error that says where the damage is. (Of a log that was not closed, damage in the last run cannot be
-/// told from a write that was never completed.)
+/// Lives on a disk whose n-th write is a lie, closes the database in order, and recovers. Recovery gives the right
+/// state, or fails with an error that says where the damage is. The close is needed: in a log that was not closed,
+/// damage in the last run cannot be told from a write that was never completed.
 pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>> {
     let storage = SimulatedStorage::new(seed ^ nth << 32, CAPACITY);
     storage.inject(FaultRule::once(Operation::Write, nth, fault));
@@ -65,7 +65,7 @@ pub fn check_lie(seed: u64, fault: Fault, nth: u64) -> Result<Lie, Box<Failure>>
     }
 }
 
-/// Whether an error names a file, or a position in the log.
+/// Returns true if an error names a file, or a position in the log.
 fn says_where(error: &str) -> bool {
     ["log-", "rows-", "checkpoint-", "\"database\"", "\"closed\"", "lsn"]
         .iter()

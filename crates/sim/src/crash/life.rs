@@ -1,5 +1,5 @@
-//! One life of a durable database: opened, used by transactions on a few workers, flushed and checkpointed, all in
-//! one thread and in an order that a seed decides, until it ends.
+//! One life of a durable database. It is opened, used by transactions on a few workers, flushed and checkpointed until
+//! it ends. All of this happens in one thread, in an order that a seed decides.
 
 use super::Mistake;
 use super::oracle::{Found, judge};
@@ -23,19 +23,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Steps after which transactions are taken to be stuck.
+/// Steps after which transactions count as stuck.
 const STEPS_MAX: u64 = 100_000;
 
-/// How much later it is each time that the clock is looked at.
+/// How far the clock advances at each reading.
 const CLOCK_STEP_NS: u64 = 1_000_000;
 
-/// Room that is scarce beside what a checkpoint may need, and enough for it.
+/// Free room that is scarce compared with what a checkpoint may need, but is enough for it.
 const SCARCE_BYTES: u64 = 200 << 10;
 
-/// Transactions that fill all segments that a log has.
+/// Transactions that are enough to fill all segments of a log.
 const FILLING_MAX: u64 = 200;
 
-/// A database on its way through a life. (Fields drop in this order: transactions, then the log, then the rest.)
+/// A database during a life. Fields drop in this order: transactions, then the log, then the rest.
 struct Life<C: ConcurrencyControl> {
     workers: Vec<Worker<C, Seeded>>,
     stepped: Stepped<C>,
@@ -46,11 +46,11 @@ struct Life<C: ConcurrencyControl> {
     mistake: Mistake,
     random: Random,
     pace: Pace,
-    /// A sync has failed: nothing becomes durable any more.
+    /// True if a sync has failed: nothing becomes durable any more.
     is_stopped: bool,
 }
 
-/// How often what happens, in a thousand steps.
+/// How often each act happens, per thousand steps.
 struct Pace {
     begin: u64,
     flush: u64,
@@ -67,25 +67,25 @@ impl Pace {
     }
 }
 
-/// What a life is to be.
+/// The plan of a life.
 #[derive(Clone, Copy)]
 pub(super) struct Course {
     pub(super) seed: u64,
     pub(super) transactions: u64,
     pub(super) mistake: Mistake,
-    /// The disk may fail while it goes on.
+    /// The disk may fail during the life.
     pub(super) may_fail: bool,
-    /// Others take all the room that there is now and then.
+    /// From time to time, other users of the device take all its room.
     pub(super) others: bool,
     /// After a failure the database is opened again on the same machine.
     pub(super) reopens: bool,
     /// The database is closed at the end.
     pub(super) closes: bool,
-    /// The kind of index of tables that are made.
+    /// The kind of database, which says the kind of index of new tables.
     pub(super) kind: Kind,
 }
 
-/// How a recovered database is looked at and used.
+/// Opens a database, with options that the seed chooses.
 pub(super) fn open<C: ConcurrencyControl>(
     storage: &SimulatedStorage,
     mistake: Mistake,
@@ -99,9 +99,10 @@ pub(super) fn open<C: ConcurrencyControl>(
         log_segment_bytes: *random.one_of(&[4096, 4096, 8192, 16384]),
         log_buffer_bytes: *random.one_of(&[2048, 8192]),
         log_lag_ms: u64::MAX,
-        // For ever; or for some looks at the clock, so that a stalled log is given up waiting for.
+        // The wait never ends, or it ends after some readings of the clock, so that waiting for a stalled log is given
+        // up.
         log_wait_ms: *random.one_of(&[0, 20]),
-        // A row or two to a file, some, all.
+        // A file of rows gets a row or two, some rows, or all.
         checkpoint_range_bytes: *random.one_of(&[80, 300, 1000, u64::MAX]),
         ..kind.options()
     };
@@ -112,8 +113,8 @@ pub(super) fn open<C: ConcurrencyControl>(
     Database::open_stepped(storage, options, Arc::new(Ticks::of(CLOCK_STEP_NS)), mistake.of_engine())
 }
 
-/// Lives through a course on this storage, after a life with which something was over at this boundary; what has
-/// happened then. An error: something that must not be.
+/// Lives through a course on this storage and returns the trace. The life before it ended at `boundary`. An error is
+/// something that must not happen.
 pub(super) fn live<C: ConcurrencyControl>(
     storage: &SimulatedStorage,
     before: &Trace,
@@ -194,7 +195,7 @@ impl<C: ConcurrencyControl> Life<C> {
         }
     }
 
-    /// Runs the transactions of the course, among flushes, checkpoints and the rest, until all have ended.
+    /// Runs the transactions of the course, among flushes, checkpoints and other acts, until all have ended.
     fn play(&mut self, course: &Course) {
         let mut left = course.transactions;
         for _ in 0..STEPS_MAX {
@@ -235,7 +236,7 @@ impl<C: ConcurrencyControl> Life<C> {
         self.drain();
     }
 
-    /// Begins a transaction, which is judged by this durability; its number.
+    /// Begins a transaction, which is judged by the durability `noted`. Returns its number.
     fn spawn(&mut self, at: usize, plan: Plan, noted: Durability) -> u64 {
         let is_async = match self.mistake {
             Mistake::AsyncAsSync => true,
@@ -266,7 +267,7 @@ impl<C: ConcurrencyControl> Life<C> {
         }
     }
 
-    /// Makes durable what there is. Nothing can be promised once a sync has failed.
+    /// Flushes the log. Once a sync has failed, nothing can be promised.
     fn flush(&mut self) -> bool {
         let flushed = self.stepped.flush();
         let condition = self.database.statistics().log_condition;
@@ -293,12 +294,12 @@ impl<C: ConcurrencyControl> Life<C> {
         }
     }
 
-    /// Goes on with a checkpoint; not while a commit is under way, which it would wait for in place.
+    /// Continues a checkpoint, unless a commit is under way: the checkpoint would wait for it in place.
     fn checkpoint(&mut self) {
         if self.trace.borrow().has_committing() {
             return;
         }
-        // Often several at once: a checkpoint of many ranges takes as many.
+        // Often several steps at once, because a checkpoint of many ranges takes many steps.
         let steps = *self.random.one_of(&[1, 1, 4, 16]);
         let mut stepped = (0..steps).map(|_| self.stepped.checkpoint_step());
         match stepped.find(|step| !matches!(step, Ok(false))).unwrap_or(Ok(false)) {
@@ -309,12 +310,12 @@ impl<C: ConcurrencyControl> Life<C> {
                     manifest_numbers(&names).next_back().map(|number| (number, self.storage.boundary()));
                 self.trace.borrow_mut().checkpoints.extend(newest);
             }
-            // The next step begins anew. If the log has stopped by this, a flush says so.
+            // The next step begins a new checkpoint. If the error has stopped the log, a flush says so.
             Err(_) => _ = self.flush(),
         }
     }
 
-    /// Makes the next table; not without a flush, which nobody would make while it waits for room in the log.
+    /// Makes the next table, after a flush: while the call waits for room in the log, nothing else would flush.
     fn make_table(&mut self) -> bool {
         if !self.flush() {
             return false;
@@ -325,7 +326,7 @@ impl<C: ConcurrencyControl> Life<C> {
         true
     }
 
-    /// Gives a table another name, as `make_table` makes one.
+    /// Renames a table, also after a flush.
     fn rename_table(&mut self) {
         let number = self.random.below(self.tables.len() as u64) as usize;
         let renames = Table::renames(&self.database, number).expect("it is there");
@@ -348,7 +349,7 @@ impl<C: ConcurrencyControl> Life<C> {
         }
     }
 
-    /// Goes on until all transactions have ended and been answered, or the log goes no further.
+    /// Continues until all transactions have ended and been answered, or the log makes no progress.
     fn drain(&mut self) {
         for round in 0..STEPS_MAX {
             let is_idle = self.workers.iter().all(|worker| worker.open() == 0);
@@ -359,7 +360,7 @@ impl<C: ConcurrencyControl> Life<C> {
                 self.step(at);
             }
             if round % 64 == 63 && !self.flush() && !self.is_stopped {
-                // The disk refuses for now: what waits for it goes on later, or is given up.
+                // The disk refuses for now. The transactions that wait for it continue later, or give up waiting.
                 if round > 2048 {
                     return;
                 }
@@ -368,7 +369,8 @@ impl<C: ConcurrencyControl> Life<C> {
         self.trace.borrow_mut().check(false, || "transactions do not come to an end".into());
     }
 
-    /// The disk is good again. Unless a sync has failed, all goes on; else reads do, and nothing commits.
+    /// Heals the disk. Unless a sync has failed, everything continues. After a failed sync reads continue, and nothing
+    /// commits.
     fn outlive_faults(&mut self) {
         self.storage.heal();
         let is_flushed = self.flush();
@@ -394,8 +396,8 @@ impl<C: ConcurrencyControl> Life<C> {
         }
     }
 
-    /// Others take all the room but what was kept back. Once the log is full, checkpoints go on nevertheless, and give up
-    /// so much of it that transactions do.
+    /// Lets other users take all room except the reserve. Once the log is full, checkpoints must still continue, and
+    /// must give up enough of the log for transactions to continue.
     fn outlive_others(&mut self) {
         give_room(&self.storage);
         if self.tables.len() >= TABLES_FIRST && self.checkpoint_whole().is_ok() && self.has_reserve() {
@@ -403,7 +405,7 @@ impl<C: ConcurrencyControl> Life<C> {
             take_room(&self.storage, 0);
             let refused = (0..FILLING_MAX).any(|_| self.put().is_err());
             self.trace.borrow_mut().check(refused, || "a log needs no room".into());
-            // One that was kept may be there, or none.
+            // Two checkpoints: an older one may have been kept, or none.
             let made = (0..2).try_for_each(|_| self.checkpoint_whole());
             let room = self.database.statistics().room;
             self.trace.borrow_mut().check(made.is_ok(), || format!("with {room:?}: {made:?}"));
@@ -415,7 +417,8 @@ impl<C: ConcurrencyControl> Life<C> {
         self.flush();
     }
 
-    /// Whether each segment that is given up makes room for another one: none is from a life whose segments were shorter.
+    /// Returns true if each segment that is given up makes room for another segment: no segment is from a life with
+    /// shorter segments.
     fn has_segments_alike(&self) -> bool {
         let names = self.storage.list().expect("the disk does not fail");
         let len_bytes = |name: &String| {
@@ -427,15 +430,15 @@ impl<C: ConcurrencyControl> Life<C> {
         segments.all(|bytes| Some(bytes) == first)
     }
 
-    /// Others leave little room; whether as much is kept back as the next checkpoint may need.
+    /// Lets other users leave little room. Returns true if as much is kept back as the next checkpoint may need.
     fn has_reserve(&mut self) -> bool {
         take_room(&self.storage, SCARCE_BYTES);
         let is_flushed = self.flush();
-        // (Nor is it where nothing is kept back, as is planted.)
+        // Also false if nothing is kept back, which is a planted error.
         is_flushed && !self.database.statistics().room.is_short
     }
 
-    /// Commits a row, and says what it is answered.
+    /// Commits a row and returns the answer.
     fn put(&mut self) -> Result<(), String> {
         let row = Row { table: TABLES_FIRST - 1, key: 98 };
         let number = self.spawn(0, Plan::Write(vec![(Act::Put, row, 1500)]), Durability::Sync);
@@ -444,7 +447,7 @@ impl<C: ConcurrencyControl> Life<C> {
         answer.unwrap_or_else(|| Err("there is no answer".into()))
     }
 
-    /// Makes a checkpoint that begins now, after the one that may be under way.
+    /// Makes a checkpoint that begins now, after any checkpoint that is under way.
     fn checkpoint_whole(&mut self) -> Result<(), String> {
         for _ in 0..2 {
             while !self.stepped.checkpoint_step().map_err(|error| error.to_string())? {
@@ -455,7 +458,8 @@ impl<C: ConcurrencyControl> Life<C> {
         Ok(())
     }
 
-    /// Ends as a killed process does, or in order; true: in order. (After a failed sync it is as after a crash.)
+    /// Ends the life as a killed process would, or by an orderly close. Returns true if the close succeeded. After a
+    /// failed sync, the end is like a crash.
     fn end(self, closes: bool) -> bool {
         let Life { workers, stepped, database, mistake, .. } = self;
         drop(workers);
@@ -470,7 +474,7 @@ impl<C: ConcurrencyControl> Life<C> {
     }
 }
 
-/// Goes with a transaction, and is dropped when that has ended.
+/// Travels with a transaction and is dropped when the transaction has ended.
 struct Ending {
     trace: Shared,
     number: u64,
@@ -482,7 +486,7 @@ impl Drop for Ending {
     }
 }
 
-/// The numbers of the checkpoints whose manifests have these names, ascending if the names are.
+/// Returns the numbers of the checkpoints whose manifests have these names. They ascend if the names do.
 pub(super) fn manifest_numbers(names: &[String]) -> impl DoubleEndedIterator<Item = u64> {
     names.iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok())
 }

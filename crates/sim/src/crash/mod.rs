@@ -1,26 +1,30 @@
-//! Whether a durable database loses anything: lives of the real engine on a disk that crashes at every operation and
-//! fails by seed, and an oracle for what recovery finds.
+//! Checks whether a durable database loses anything. Lives of the real engine run on a disk that crashes at every
+//! operation and fails by seed, and an oracle judges what recovery finds.
 //!
 //! A *life* opens a database and runs transactions on it in one thread, in an order that a seed decides, with flushes,
-//! checkpoints and new tables in between. What happened is noted, with the boundary of the storage's history at
-//! which it did. Then crash states are made at boundaries all over that history. Each is recovered from and judged:
+//! checkpoints and new tables in between. A trace notes each event with the boundary of the storage's history at which
+//! it happened. Then crash states are made at boundaries all over that history. Each state is recovered from and
+//! judged:
 //!
-//! - what was acknowledged before the crash is there, and what acknowledged readers had seen;
-//! - any other transaction is there as a whole or not at all, and if it is, so is all that it has read or overwritten,
-//!   and all that had ended when it began: a beginning of the log;
-//! - the rows are what the transactions that are there have made of them, and the accounts add up.
+//! - Everything that was acknowledged before the crash is there, and everything that acknowledged readers had seen.
+//! - Any other transaction is there as a whole or not at all. If it is there, so is everything that it has read or
+//!   overwritten, and everything that had ended when it began: recovery finds a prefix of the log.
+//! - The rows are what the transactions that are there have made of them, and the accounts add up.
 //!
-//! With some seeds the device is small, and others take all its room at times: the database opens all the same, also in
-//! states that a crash leaves then; and in the end, when it has what it keeps back and no other room, checkpoints go on,
-//! give up log, and transactions commit again.
+//! With some seeds the device is small, and other users take all its room at times. The database opens all the same,
+//! also in the crash states of these times. At the end it has only the room that it keeps back. Even then checkpoints
+//! continue, log is given up, and transactions commit again.
 //!
-//! Of some states more is asked: that recovering again finds the same; that it does with the newest checkpoint
-//! damaged; that nothing is acknowledged any more once the files have been removed while it is open; and that a further life can be lived there, whose own crashes, those of its recovery included, lose
-//! nothing either.
+//! Some states get an additional check:
+//! - Recovering again finds the same.
+//! - Recovery with the newest checkpoint damaged finds the same.
+//! - Once the files have been removed while the database is open, nothing is acknowledged any more.
+//! - A further life starts from the state, and its own crashes, including those during recovery, lose nothing either.
 //!
-//! `tables`, `plan` and `scratch` are the workload, `trace` is the record of it. `life` runs it, `oracle` judges what was recovered, `explore`
-//! chooses the states to look at, `others` takes room on the disk, `careless` has mistakes that must be found. `corrupt` has no crashes: databases that were closed,
-//! with files that are not any more what they were. Called by `braid-lab check crash` and by tests.
+//! `tables`, `plan` and `scratch` are the workload, and `trace` records it. `life` runs it, `oracle` judges what was
+//! recovered, `explore` chooses the states to look at, `others` takes room on the disk, and `careless` has mistakes
+//! that must be found. `lies` has disks that report success falsely. `corrupt` has no crashes: it damages files of
+//! closed databases. Called by `braid-lab check crash` and by tests.
 //!
 //! ```
 //! use braid_sim::crash::{Settings, check};
@@ -59,15 +63,15 @@ use braiddb::testing::PlantedDurability;
 /// A mistake that a check must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// None: what everything but tests uses.
+    /// No mistake. Only tests use another value.
     None,
-    /// One in the engine.
+    /// A mistake in the engine.
     Engine(PlantedDurability),
-    /// One below it.
+    /// A mistake in the storage below the engine.
     Storage(Careless),
     /// Every transaction is acknowledged when it has committed in memory.
     AsyncAsSync,
-    /// Every reader is acknowledged although what it has seen may not be durable.
+    /// Every reader is acknowledged, although what it has seen may not be durable.
     ReadersAsyncAsSync,
 }
 
@@ -80,31 +84,32 @@ impl Mistake {
     }
 }
 
-/// What to check.
+/// The settings of a check.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Everything follows from it.
+    /// The seed, from which everything follows.
     pub seed: u64,
-    /// Crash states to look at, those of later lives included.
+    /// Crash states to look at, including those of later lives.
     pub states: u64,
     /// Transactions of the first life.
     pub transactions: u64,
-    /// What goes wrong with the disk in the first life, and when it is opened again after that.
+    /// The fault of the disk in the first life, and when the database is opened again after it.
     pub fault: Option<FaultRule>,
-    /// Whether the device is small, and others take the rest of its room now and then; not on a disk that fails.
+    /// If true, the device is small, and other users take the rest of its room from time to time. Ignored on a disk
+    /// that fails.
     pub others: bool,
-    /// What is done wrong.
+    /// The planted mistake.
     pub mistake: Mistake,
     /// The kind of database.
     pub kind: Kind,
 }
 
-/// In so many seeds there is one whose disk fails, and another one whose disk is full now and then.
+/// Of this many seeds, one has a disk that fails, and another has a disk that is full at times.
 const SEEDS_PER_FAULT: u64 = 4;
 
 impl Settings {
-    /// Those of a seed: a short life, on a disk that fails with one of four, and is full with another. The kinds of index
-    /// take turns.
+    /// Returns the settings of a seed: a short life, on a disk that fails with one seed in four and is full at times
+    /// with another. The kinds of index take turns.
     pub fn seeded(seed: u64) -> Settings {
         let mut random = Random::new(seed ^ 0xfa17);
         let fault = seed % SEEDS_PER_FAULT == SEEDS_PER_FAULT - 1;
@@ -124,7 +129,7 @@ impl Settings {
     }
 }
 
-/// Faults that are reported, each with the operations that it strikes.
+/// Faults that the disk reports, each with the operation that it strikes.
 const FAULTS: [(Operation, Fault); 13] = [
     (Operation::SyncData, Fault::DropUnsynced),
     (Operation::SyncData, Fault::Fail),
@@ -151,7 +156,7 @@ fn random_fault(random: &mut Random) -> FaultRule {
     }
 }
 
-/// What was looked at.
+/// Counts of what a check has looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Crash states that were recovered from and judged.
@@ -160,24 +165,24 @@ pub struct Report {
     pub recoveries: u64,
     /// Lives.
     pub lives: u64,
-    /// Transactions that have ended in them.
+    /// Transactions that have ended in these lives.
     pub transactions: u64,
     /// Faults of the disk that struck.
     pub faults: u64,
-    /// Transactions that were answered while the log was stalled, that they are not known to be durable.
+    /// Transactions that were answered, during a stall of the log, that they are not known to be durable.
     pub stalled: u64,
     /// States in which a checkpoint was loaded.
     pub checkpoints: u64,
-    /// Damaged checkpoints that the one before stood in for.
+    /// Damaged checkpoints in whose place recovery used an older checkpoint.
     pub fallbacks: u64,
     /// States in which the end of the log was torn.
     pub torn: u64,
-    /// A hash of all states: equal settings, equal traces.
+    /// A hash of all states. Equal settings give equal hashes.
     pub trace: u64,
 }
 
 impl Report {
-    /// Both together.
+    /// Returns the sums of both reports.
     pub fn plus(self, other: Report) -> Report {
         Report {
             states: self.states + other.states,

@@ -1,4 +1,4 @@
-//! Whether what is found after a crash is what must be there, and nothing else.
+//! Judges whether recovery finds what must be there after a crash, and nothing else.
 
 use super::scratch::{self, Scratch};
 use super::tables::{ACCOUNTS, AMOUNT, Contents, JOURNAL, Row, Table, contents, stamp};
@@ -6,14 +6,14 @@ use super::trace::Trace;
 use braiddb::{ConcurrencyControl, Database, Error, wal};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a good state holds.
+/// The content of a state that passed.
 pub(super) struct Found {
-    /// Its transactions.
+    /// The numbers of its transactions.
     pub(super) present: BTreeSet<u64>,
     pub(super) contents: Contents,
-    /// Its tables, open.
+    /// Its open tables.
     pub(super) tables: Vec<Table>,
-    /// As [`Trace::renames`].
+    /// See [`Trace::renames`].
     pub(super) renames: Vec<(usize, u64, Option<u64>)>,
     pub(super) scratch: Scratch,
 }
@@ -44,7 +44,7 @@ pub(super) fn judge<C: ConcurrencyControl>(
     for number in 0..trace.tables.len() {
         match Table::open(database, number) {
             Ok(table) => tables.push(table),
-            // It was lost, as those that were made later, and there is no room to make it again.
+            // The table was lost, like the tables made after it, and there is no room to make it again.
             Err(Error::Log(wal::Error::Full(_))) => break,
             Err(error) => return Err(text(error)),
         }
@@ -63,7 +63,7 @@ pub(super) fn judge<C: ConcurrencyControl>(
     Ok(Found { present, contents, tables, renames, scratch })
 }
 
-/// What a caller relied on is there, and what it had seen.
+/// Checks that everything is there that a caller relied on, and everything that it had seen.
 fn check_acknowledged(trace: &Trace, boundary: u64, present: &BTreeSet<u64>) -> Result<(), String> {
     for (number, transaction) in &trace.transactions {
         if !transaction.is_relied_on(boundary) {
@@ -75,7 +75,7 @@ fn check_acknowledged(trace: &Trace, boundary: u64, present: &BTreeSet<u64>) -> 
         if let Some(lost) = transaction.seen.difference(present).next() {
             return Err(format!("transaction {lost} is lost, which {number} has seen and was answered"));
         }
-        // While the log is stalled, one that has only read waits for what it has seen, and for nothing else.
+        // While the log is stalled, a transaction that only reads waits for what it has seen, and for nothing else.
         if transaction.ended_stalled && transaction.committed.is_some() && !transaction.is_writer() {
             continue;
         }
@@ -90,7 +90,7 @@ fn check_acknowledged(trace: &Trace, boundary: u64, present: &BTreeSet<u64>) -> 
     Ok(())
 }
 
-/// Of what is there, all that it depends on is there: a beginning of the log.
+/// Checks that everything is there that a transaction which is there depends on: recovery finds a prefix of the log.
 fn check_closed(trace: &Trace, present: &BTreeSet<u64>) -> Result<(), String> {
     let mut began_last = 0;
     for number in present {
@@ -115,7 +115,8 @@ fn check_closed(trace: &Trace, present: &BTreeSet<u64>) -> Result<(), String> {
     }
 }
 
-/// The rows are what the transactions that are there have made of them, and no earlier writer of a row is missing.
+/// Checks that the rows are what the transactions that are there have made of them, and that no earlier writer of a row
+/// is missing.
 fn check_rows(trace: &Trace, present: &BTreeSet<u64>, contents: &Contents) -> Result<(), String> {
     let mut writers: Vec<_> = trace.transactions.iter().filter(|(_, writer)| writer.is_writer()).collect();
     writers.sort_unstable_by_key(|(_, writer)| writer.committed);

@@ -1,11 +1,11 @@
-//! Other users of the device: they take all the room that there is, and give it back.
+//! Other users of the device, which take all its room and give it back.
 
 use braiddb::storage::{OpenMode, Storage};
 
-/// The file that they keep it in.
+/// The file that takes the room.
 const NAME: &str = "others";
 
-/// They take what is free, but for this.
+/// Takes all free room except `left_bytes`.
 pub(super) fn take_room(storage: &dyn Storage, left_bytes: u64) {
     let free_bytes = storage.space().ok().flatten().map_or(0, |space| space.free_bytes);
     let taken_bytes = free_bytes.saturating_sub(left_bytes);
@@ -15,7 +15,7 @@ pub(super) fn take_room(storage: &dyn Storage, left_bytes: u64) {
     file.preallocate(len_bytes, taken_bytes).expect("so much is free");
 }
 
-/// They give back what they have taken, if anything.
+/// Gives back the room that was taken, if any.
 pub(super) fn give_room(storage: &dyn Storage) {
-    let _ = storage.remove(NAME); // (there may be nothing)
+    let _ = storage.remove(NAME); // there may be nothing to give back
 }

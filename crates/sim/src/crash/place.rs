@@ -3,17 +3,18 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A crash, of a life that began after a crash, and so on: boundaries with the seeds of the states.
+/// A crash, named by the sequence of crashes that leads to it: each life but the first began after the crash before.
+/// Each crash is a boundary and the seed of the state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place(Vec<(u64, u64)>);
 
 impl Place {
-    /// The crashes, the first one first.
+    /// Returns the crashes in order.
     pub fn crashes(&self) -> &[(u64, u64)] {
         &self.0
     }
 
-    /// A crash of the life that begins here.
+    /// Returns the place of a crash in the life that begins here.
     pub(super) fn then(&self, boundary: u64, seed: u64) -> Place {
         Place(self.0.iter().copied().chain([(boundary, seed)]).collect())
     }
@@ -41,12 +42,12 @@ impl FromStr for Place {
     }
 }
 
-/// Something that must not be.
+/// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Of the whole.
+    /// The seed of the whole check.
     pub seed: u64,
-    /// The crash after which it was found; none if it was found while the first life went on.
+    /// The crash after which it was found. Empty if it was found during the first life.
     pub place: Place,
     /// The operation before that crash.
     pub after: String,
@@ -68,7 +69,7 @@ impl fmt::Display for Failure {
 mod tests {
     use super::*;
 
-    /// Proves that a place is read as it is written, and that nothing else is one.
+    /// Proves that a place is read as it is written, and that other texts are refused.
     #[test]
     fn places_are_read_as_written() {
         let place = Place::default().then(120, 7).then(3, u64::MAX);

@@ -1,4 +1,4 @@
-//! What each transaction of a durable workload is to do, by seed, and how it does it.
+//! The plan of each transaction of a durable workload, by seed, and its execution.
 
 use super::tables::{ACCOUNTS, AMOUNT, Act, JOURNAL, Row, TABLES_FIRST, Table, stamp, value};
 use super::trace::Shared;
@@ -7,28 +7,28 @@ use braiddb::{ConcurrencyControl, Durability, Error, Result, Txn};
 
 /// Accounts to transfer between.
 const ACCOUNTS_COUNT: u64 = 6;
-/// Keys of each table of no purpose: few, so that transactions depend on one another.
+/// Keys of each general table. There are few, so that transactions depend on one another.
 const KEYS: u64 = 12;
-/// Writes of one transaction.
+/// The maximum number of writes of one transaction.
 const WRITES_MAX: u64 = 4;
-/// Long values span sectors, and fill a segment soon.
+/// The length of long values, which span sectors and soon fill a segment.
 const LONG_BYTES: u64 = 1500;
 
-/// What a transaction is to do.
+/// The work of a transaction.
 #[derive(Clone, Debug)]
 pub(super) enum Plan {
     /// Makes the accounts.
     Found,
     /// Moves an amount from one account to another.
     Transfer { from: u64, to: u64, amount: u64 },
-    /// Writes rows, with values of so many bytes.
+    /// Writes rows, with values of these lengths in bytes.
     Write(Vec<(Act, Row, usize)>),
     /// Reads rows.
     Read(Vec<Row>),
 }
 
 impl Plan {
-    /// By seed, on so many tables.
+    /// Draws a plan on this many tables.
     pub(super) fn random(random: &mut Random, tables: usize) -> Plan {
         match random.below(100) {
             0..30 => {
@@ -58,18 +58,18 @@ impl Plan {
         random.between(longest / 2, longest) as usize
     }
 
-    /// Whether it only reads.
+    /// Returns true if the plan only reads.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self, Plan::Read(_))
     }
 }
 
-/// How many writes follow on one of so many bytes.
+/// Returns how many more writes follow a write of this many bytes.
 fn random_count(bytes: usize) -> u64 {
     bytes as u64 % WRITES_MAX
 }
 
-/// One attempt of a transaction, which notes what it sees and writes.
+/// One attempt of a transaction. It notes what it sees and writes.
 pub(super) struct Attempt<'t, C: ConcurrencyControl> {
     pub(super) tx: &'t Txn<C>,
     pub(super) tables: &'t [Table],
@@ -78,7 +78,7 @@ pub(super) struct Attempt<'t, C: ConcurrencyControl> {
 }
 
 impl<C: ConcurrencyControl> Attempt<'_, C> {
-    /// Does what is planned.
+    /// Performs the plan.
     pub(super) async fn perform(&self, plan: &Plan, durability: Durability) -> Result<()> {
         self.tx.set_durability(durability)?;
         match plan {
@@ -117,7 +117,7 @@ impl<C: ConcurrencyControl> Attempt<'_, C> {
         self.write(Act::Update, row(to), value(self.number, in_to + amount, 40)).await
     }
 
-    /// Reads a row; the amount in it.
+    /// Reads a row and returns the amount in it.
     async fn get(&self, row: Row) -> Result<Option<u64>> {
         let found = self.tables[row.table].get(self.tx, row.key).await?;
         let stamp = found.and_then(stamp);
@@ -129,7 +129,7 @@ impl<C: ConcurrencyControl> Attempt<'_, C> {
 
     async fn write(&self, act: Act, row: Row, value: Vec<u8>) -> Result<()> {
         if act == Act::Insert {
-            self.get(row).await?; // whose row it is that may be in the way
+            self.get(row).await?; // notes whose row may be in the way
         }
         if self.tables[row.table].write(self.tx, act, row.key, &value).await? {
             let value = (act != Act::Delete).then_some(value);

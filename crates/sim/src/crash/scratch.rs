@@ -1,15 +1,15 @@
-//! A table that is made, filled, cleared and dropped, one after the other. What a crash leaves of it is one of these states, and none
-//! that is older than one that was durable.
+//! A table that is made, filled, cleared and dropped in turn. After a crash it is in one of these states, and in none
+//! that is older than the last durable state.
 
 use crate::Random;
 use braiddb::{ConcurrencyControl, Database, Durability, Result};
 
-/// What there is of the table.
+/// The state of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Scratch {
     #[default]
     Gone,
-    /// Under the keys below the number of rows, each has the number of the transaction that has put it there.
+    /// Each key below `rows` has the number of the transaction that put it there.
     There { rows: u64, of: u64 },
 }
 
@@ -17,7 +17,7 @@ const NAME: &str = "scratch";
 const ROWS_MAX: u64 = 40;
 
 impl Scratch {
-    /// What a database has of it.
+    /// Returns the state that a database has.
     pub(super) fn of<C: ConcurrencyControl>(database: &Database<C>) -> Result<Scratch, String> {
         let Some(raw) = database.raw_table(NAME) else { return Ok(Scratch::Gone) };
         let text = |error: braiddb::Error| format!("the scratch table cannot be read: {error}");
@@ -42,7 +42,8 @@ impl Scratch {
         }
     }
 
-    /// Makes, fills, clears or drops the table; what it is then. `number`: of a transaction. While none is open.
+    /// Makes, fills, clears or drops the table, and returns its new state. `number` is the number of a transaction. No
+    /// transaction may be open.
     pub(super) fn change<C: ConcurrencyControl>(
         self,
         database: &Database<C>,
@@ -71,12 +72,12 @@ impl Scratch {
     }
 }
 
-/// Of the states that the table has been in, each since it was durable at some boundary, the one that was found after a crash at this
-/// boundary is the last that was durable, or a later one.
+/// Checks that the state found after a crash at this boundary is the last durable state of the table, or a later one.
+/// Each state has the boundary since which it was durable, if it was.
 pub(super) fn check(states: &[(Scratch, Option<u64>)], boundary: u64, found: Scratch) -> Result<(), String> {
     let is_durable = |(_, at): &(Scratch, Option<u64>)| at.is_some_and(|at| at <= boundary);
     let first = states.iter().rposition(is_durable);
-    // At first it was not there.
+    // At first the table was not there.
     let mut possible = states[first.unwrap_or(0)..].iter().map(|(state, _)| *state);
     if first.is_none() && found == Scratch::Gone || possible.any(|state| state == found) {
         return Ok(());

@@ -1,24 +1,24 @@
-//! The tables of a durable workload, and its values, each of which names the transaction that wrote it.
+//! The tables of a durable workload, and its values. Each value names the transaction that wrote it.
 
 use braiddb::{ConcurrencyControl, Database, Error, Result, Transaction, Txn};
 use std::collections::BTreeMap;
 
-/// A row for every transaction that writes: whether it is there is whether the transaction is.
+/// Has a row for every transaction that writes. The transaction is there exactly if the row is.
 pub(super) const JOURNAL: usize = 0;
-/// Amounts whose sum no transaction changes.
+/// Has amounts whose sum no transaction changes.
 pub(super) const ACCOUNTS: usize = 1;
-/// The tables that every life begins with, the last of them without a purpose of its own.
+/// The number of tables that every life begins with. The last of them is a general table.
 pub(super) const TABLES_FIRST: usize = 3;
-/// More are made on the way.
+/// The maximum number of tables: more are made during a life.
 pub(super) const TABLES_MAX: usize = 6;
 
-/// What each account holds at first.
+/// The initial amount of each account.
 pub(super) const AMOUNT: u64 = 100;
 
-/// A value's number and amount.
+/// The length of a value's number and amount.
 const STAMP_BYTES: usize = 16;
 
-/// A row of any table. In tables of odd number its key is a word.
+/// A row of any table. In tables with odd numbers its key is a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row {
     pub(super) table: usize,
@@ -37,7 +37,7 @@ pub(super) enum Act {
     Delete,
 }
 
-/// A value of this transaction. The shortest of all is empty, and says nothing.
+/// Makes a value of this transaction. The shortest value is empty and says nothing.
 pub(super) fn value(number: u64, amount: u64, bytes: usize) -> Vec<u8> {
     if bytes == 0 {
         return Vec::new();
@@ -47,14 +47,14 @@ pub(super) fn value(number: u64, amount: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// The number and the amount in a value.
+/// Returns the number and the amount in a value.
 pub(super) fn stamp(value: &[u8]) -> Option<(u64, u64)> {
     let (number, rest) = value.split_first_chunk()?;
     let (amount, _) = rest.split_first_chunk()?;
     Some((u64::from_le_bytes(*number), u64::from_le_bytes(*amount)))
 }
 
-/// A key that is a word: some of them longer than others, with long beginnings in common.
+/// Makes a key that is a word. Some words are longer than others, and all have a long prefix in common.
 fn word(key: u64) -> String {
     format!("the row of number {key:06}{}", "!".repeat(key as usize % 5 * 9))
 }
@@ -64,7 +64,7 @@ fn of_word(word: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// A table, open.
+/// An open table.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Table {
     Numbers(braiddb::Table<u64, [u8]>),
@@ -72,7 +72,7 @@ pub(super) enum Table {
 }
 
 impl Table {
-    /// The table of this number, which is made if it is not there.
+    /// Opens the table with this number, and makes it first if it is missing.
     pub(super) fn open<C: ConcurrencyControl>(database: &Database<C>, number: usize) -> Result<Table> {
         let name = Table::name(number, Table::renames(database, number).unwrap_or(0));
         Ok(match number % 2 {
@@ -81,7 +81,8 @@ impl Table {
         })
     }
 
-    /// How often the table of this number has been renamed, if it is there. (Under two names it is not.)
+    /// Returns how often the table with this number has been renamed. `None` if the table is missing, or if it exists
+    /// under two names.
     pub(super) fn renames<C: ConcurrencyControl>(database: &Database<C>, number: usize) -> Option<u64> {
         let base = Table::name(number, 0);
         let renames = |name: &str| match name.strip_prefix(&base)? {
@@ -93,7 +94,7 @@ impl Table {
         found.next().filter(|_| found.next().is_none())
     }
 
-    /// Renames it, once more.
+    /// Renames the table once more.
     pub(super) fn rename<C: ConcurrencyControl>(
         database: &Database<C>,
         number: usize,
@@ -118,7 +119,7 @@ impl Table {
         }
     }
 
-    /// Writes a row; whether that has changed anything.
+    /// Writes a row. Returns true if this changed anything.
     pub(super) async fn write<C: ConcurrencyControl>(
         self,
         tx: &Txn<C>,
@@ -140,7 +141,7 @@ impl Table {
     }
 }
 
-/// Adds the rows of the table of this number, as tools read them: in any order.
+/// Adds the rows of the table with this number, read as tools read them, in any order.
 fn read<C: ConcurrencyControl>(
     database: &Database<C>,
     snapshot: &Transaction<C>,
@@ -164,7 +165,7 @@ fn read<C: ConcurrencyControl>(
     Ok(())
 }
 
-/// All rows of these tables.
+/// Returns all rows of these tables.
 pub(super) fn contents<C: ConcurrencyControl>(database: &Database<C>, tables: &[Table]) -> Result<Contents> {
     let snapshot = database.begin()?;
     snapshot.declare_read_only();
@@ -179,7 +180,7 @@ pub(super) fn contents<C: ConcurrencyControl>(database: &Database<C>, tables: &[
 mod tests {
     use super::*;
 
-    /// Proves that values and words say what they were made of, and that the empty value says nothing.
+    /// Proves that values and words can be read back, and that the empty value says nothing.
     #[test]
     fn values_and_words_are_read_back() {
         for bytes in [1, 16, 17, 3000] {

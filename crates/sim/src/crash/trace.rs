@@ -1,4 +1,4 @@
-//! What has happened in a life of a database, as the oracle needs it: which transaction wrote and saw what, in which order, and
+//! The events of a database's life, as the oracle needs them: which transaction wrote and saw what, in which order, and
 //! what was acknowledged at which boundary of the storage's history.
 
 use super::scratch::Scratch;
@@ -8,79 +8,80 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A trace that transactions on their way write to.
+/// A trace that open transactions write to.
 pub(super) type Shared = Rc<RefCell<Trace>>;
 
-/// One transaction; of its last attempt, where there were several.
+/// One transaction. If it had several attempts, this is about the last.
 #[derive(Clone, Debug)]
 pub(super) struct Transaction {
     pub(super) durability: Durability,
-    /// When it began and ended, in the order of all events.
+    /// When the transaction began and ended, in the order of all events.
     pub(super) began: u64,
     pub(super) ended: u64,
-    /// The rows that it has changed: the new values, or none.
+    /// The rows that it has changed, with their new values, or `None` if deleted.
     pub(super) writes: BTreeMap<Row, Option<Vec<u8>>>,
-    /// Whose writes it has seen.
+    /// The transactions whose writes it has seen.
     pub(super) seen: BTreeSet<u64>,
     /// The log was stalled when it ended.
     pub(super) ended_stalled: bool,
-    /// Its closure was content.
+    /// True if its closure succeeded.
     is_content: bool,
-    /// It has committed in memory, at this place in the order of all.
+    /// Its place in the order of all commits, if it has committed in memory.
     pub(super) committed: Option<u64>,
-    /// At which boundary its caller learned what it relies on: its output, or an error that tells what it saw.
+    /// The boundary at which its caller learned something to rely on: the output, or an error that tells what the
+    /// transaction saw.
     pub(super) acknowledged: Option<u64>,
-    /// What its caller was told.
+    /// The answer to its caller.
     pub(super) answer: Option<Result<(), String>>,
 }
 
 impl Transaction {
-    /// It has committed, and there is something to be seen of that.
+    /// Returns true if it has committed and has written something.
     pub(super) fn is_writer(&self) -> bool {
         self.committed.is_some() && !self.writes.is_empty()
     }
 
-    /// Whether its caller relied on it at this boundary.
+    /// Returns true if its caller relied on it at this boundary.
     pub(super) fn is_relied_on(&self, boundary: u64) -> bool {
         self.durability == Durability::Sync && self.acknowledged.is_some_and(|at| at <= boundary)
     }
 }
 
-/// What has happened.
+/// The events of a life.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     pub(super) transactions: BTreeMap<u64, Transaction>,
-    /// How many were answered that they are not known to be durable, for the log was stalled for too long.
+    /// Transactions that were answered that they are not known to be durable, because the log was stalled for too long.
     pub(super) stalled: u64,
-    /// Since which boundary each table is durable, in the order of their numbers.
+    /// The boundary since which each table is durable, by the table's number.
     pub(super) tables: Vec<Option<u64>>,
-    /// Which table was renamed, for which time, and since which boundary that is durable.
+    /// Each rename: the table, the number of its renames so far, and the boundary since which this rename is durable.
     pub(super) renames: Vec<(usize, u64, Option<u64>)>,
-    /// What the scratch table was, one state after the other, and since which boundary each is durable.
+    /// The states of the scratch table in order, each with the boundary since which it is durable.
     pub(super) scratch: Vec<(Scratch, Option<u64>)>,
-    /// At which boundary the database was open.
+    /// The boundary at which the database was open.
     pub(super) opened: u64,
-    /// From which boundary to which the database was closed in order, with all that it has.
+    /// The boundaries from and to which the database was closed in order, with everything that it has.
     pub(super) closed: Option<(u64, u64)>,
-    /// Checkpoints, and at which boundary each was published.
+    /// Checkpoints, each with the boundary at which it was published.
     pub(super) checkpoints: Vec<(u64, u64)>,
-    /// What must not be, the first of it.
+    /// The first thing that must not happen.
     pub(super) violation: Option<String>,
-    /// Nothing becomes durable any more.
+    /// True if nothing becomes durable any more.
     pub(super) is_stopped: bool,
-    /// Nothing becomes durable for now: the disk finds no room for what the log has been promised room for.
+    /// True if nothing becomes durable for now, because the disk has no room although room was promised to the log.
     pub(super) is_stalled: bool,
-    /// Who has ended since this was asked last.
+    /// The transaction that has ended since this was last taken.
     just_ended: Option<u64>,
-    /// The latest commit of those that a recovery has found.
+    /// The timestamp of the latest commit that a recovery has found.
     timestamp_restored: u64,
-    /// Numbers up to this are in use.
+    /// The last number in use.
     number_last: u64,
     events: u64,
 }
 
 impl Trace {
-    /// The number of a new transaction.
+    /// Returns the number of a new transaction.
     pub(super) fn number(&mut self, durability: Durability) -> u64 {
         self.number_last += 1;
         let transaction = Transaction {
@@ -108,7 +109,7 @@ impl Trace {
         self.transactions.get_mut(&number).expect("a transaction is noted before it begins")
     }
 
-    /// An attempt begins.
+    /// Notes that an attempt begins.
     pub(super) fn begins(&mut self, number: u64) {
         let event = self.event();
         let transaction = self.of(number);
@@ -126,18 +127,18 @@ impl Trace {
         self.of(number).writes.insert(row, value);
     }
 
-    /// The closure has returned.
+    /// Notes that the closure has returned.
     pub(super) fn returns(&mut self, number: u64, is_content: bool) {
         self.of(number).is_content = is_content;
     }
 
-    /// Transactions whose closures have returned and which have not ended.
+    /// Returns true if some transaction's closure has returned and the transaction has not ended.
     pub(super) fn has_committing(&self) -> bool {
         let mut all = self.transactions.values();
         all.any(|transaction| transaction.is_content && transaction.ended == u64::MAX)
     }
 
-    /// The caller of a transaction learns of its outcome.
+    /// Notes that the caller of a transaction learns its outcome.
     pub(super) fn is_answered(&mut self, number: u64, result: Result<()>, boundary: u64) {
         self.stalled += u64::from(matches!(result, Err(Error::Stalled { .. })));
         let transaction = self.of(number);
@@ -149,7 +150,7 @@ impl Trace {
         transaction.answer = Some(result.map_err(|error| error.to_string()));
     }
 
-    /// A transaction has ended; the worker says whether it has by itself.
+    /// Notes that a transaction has ended. Whether it committed is known only after the worker's step; see `stamp`.
     pub(super) fn ends(&mut self, number: u64) {
         let (event, is_stalled) = (self.event(), self.is_stalled);
         let transaction = self.of(number);
@@ -157,7 +158,8 @@ impl Trace {
         self.just_ended = Some(number);
     }
 
-    /// Who has just ended has committed, unless it is known that it has not, at this place.
+    /// Notes that the transaction that has just ended committed at this place, unless it is known not to have
+    /// committed.
     pub(super) fn stamp(&mut self, commit_timestamp: u64) {
         let Some(number) = self.just_ended.take() else { return };
         let (newest, is_stopped) = (self.timestamp_restored, self.is_stopped);
@@ -175,31 +177,32 @@ impl Trace {
         }
     }
 
-    /// The newest checkpoint that had been published at this boundary.
+    /// Returns the newest checkpoint that had been published at this boundary.
     pub(super) fn published(&self, boundary: u64) -> Option<u64> {
         self.checkpoints.iter().filter(|(_, at)| *at <= boundary).map(|(number, _)| *number).max()
     }
 
-    /// Whether the database was closed in order at this boundary.
+    /// Returns true if the database was closed in order at this boundary.
     pub(super) fn is_closed(&self, boundary: u64) -> bool {
         self.closed.is_some_and(|(from, to)| (from..=to).contains(&boundary))
     }
 
-    /// A promise, and what is wrong if it is not kept.
+    /// Checks a promise. Notes `what` if the promise is broken.
     pub(super) fn check(&mut self, is_kept: bool, what: impl FnOnce() -> String) {
         if !is_kept && self.violation.is_none() {
             self.violation = Some(what());
         }
     }
 
-    /// For a life that begins with what was left at this boundary: these transactions, all of which are there for good
-    /// when it has begun, at the boundary `opened` of its own storage.
+    /// Returns the trace for a life that begins with what was left at this boundary: the transactions in `present`.
+    /// They are all durable when the life has begun, at the boundary `opened` of its own storage.
     pub(super) fn afterwards(&self, boundary: u64, present: &BTreeSet<u64>, opened: u64) -> Trace {
         let survives = |transaction: &Transaction| Transaction {
             durability: Durability::Sync,
             began: 0,
             ended: 0,
-            // The others count when the database is open again: until then nobody has been told of them.
+            // The other transactions count from the moment that the database is open again: before, no caller knew
+            // their outcome.
             acknowledged: Some(if transaction.is_relied_on(boundary) { 0 } else { opened }),
             ..transaction.clone()
         };

@@ -1,4 +1,4 @@
-//! One transaction of a script on the engine: its closure, which does what the cursor says, and what the stage
+//! One transaction of a script on the engine: its closure, which performs what the cursor says, and what the stage
 //! knows of it.
 
 use super::gate::Gate;
@@ -15,33 +15,34 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
-/// The values of a table as a column beside it.
+/// A projection of a table's values.
 pub(super) type Values<C> = Projection<u64, i64, (i64,), C>;
 
 /// The distance between two keys of a script.
 pub(super) const SPREAD: u64 = 1024;
 
-/// Where a script's key lies.
+/// Returns the engine's key for a script's key.
 pub(super) fn engine_key(key: u32) -> u64 {
     u64::from(key) * SPREAD
 }
 
-/// What the stage and a transaction's closure share.
+/// The state that the stage and a transaction's closure share.
 #[derive(Clone)]
 pub(super) struct Actor {
     pub(super) gate: Gate,
     clock: Rc<Cell<u32>>,
     pub(super) observed: Rc<RefCell<Observed>>,
-    /// The values that its updates at the commit have seen. (Their functions may be called on any thread.)
+    /// The values that its updates at the commit have seen. Shared, because the functions of these updates may be
+    /// called on any thread.
     looked: Arc<Mutex<Vec<Option<i64>>>>,
-    /// An error that no scheme may answer with.
+    /// An error that no scheme may return.
     fault: Rc<RefCell<Option<String>>>,
-    /// It has not ended.
+    /// True until the transaction has ended.
     pub(super) is_open: Rc<Cell<bool>>,
 }
 
 impl Actor {
-    /// Before it begins. Clock and fault are those of its run.
+    /// Makes the actor of a transaction that has not begun. Clock and fault are those of its run.
     pub(super) fn new(clock: &Rc<Cell<u32>>, fault: &Rc<RefCell<Option<String>>>) -> Actor {
         let observed = Observed {
             seen: Vec::new(),
@@ -62,7 +63,7 @@ impl Actor {
         }
     }
 
-    /// It is about to begin, unless it has begun already: then false.
+    /// Notes that the transaction is about to begin. Returns false if it has begun already.
     pub(super) fn begins(&self) -> bool {
         let is_first = self.observed.borrow().begins == 0;
         if is_first {
@@ -77,7 +78,7 @@ impl Actor {
         self.clock.get()
     }
 
-    /// It has ended.
+    /// Notes that the transaction has ended.
     pub(super) fn end(&self, result: Result<()>) {
         let ended = self.now();
         let mut observed = self.observed.borrow_mut();
@@ -93,11 +94,11 @@ impl Actor {
     }
 }
 
-/// At least the operations that a transaction has places for.
+/// At least the number of a transaction's operation slots.
 const PLACES: u64 = 8;
 
-/// Takes all places for operations of the transaction, as long as these futures are not polled again: its other operations run
-/// where they are polled.
+/// Takes all operation slots of the transaction, until the returned futures are polled again. Its other operations then
+/// run where they are polled.
 async fn take_places<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, i64>) -> Vec<Get<'_, i64, C>> {
     let mut reads: Vec<_> = (0..PLACES).map(|key| tx.get(table, key)).collect();
     poll_fn(|context| {
@@ -108,8 +109,8 @@ async fn take_places<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, i64>)
     reads
 }
 
-/// A transaction's closure. `idle`: a frozen table, if its operations are to run where they are polled. `leaks`: what it leaks, if it
-/// does.
+/// A transaction's closure. `idle` is a frozen table, if the operations are to run where they are polled. `leaks` is
+/// what the transaction leaks, if it leaks.
 pub(super) async fn act<C: ConcurrencyControl>(
     tx: &Txn<C>,
     transaction: &Transaction,
@@ -161,7 +162,7 @@ pub(super) async fn act<C: ConcurrencyControl>(
     }
 }
 
-/// Perhaps leaks a read of a row that an operation is about.
+/// May leak a read of the row that an operation is about.
 async fn leak_beside<C: ConcurrencyControl>(
     tx: &Txn<C>,
     tables: &[Table<u64, i64>],
@@ -187,7 +188,7 @@ async fn leak_beside<C: ConcurrencyControl>(
     }
 }
 
-/// Leaves an update for the commit that notes what it finds, and does nothing, or fails.
+/// Leaves an update for the commit. The update notes what it finds, and then does nothing, or fails.
 fn look<C: ConcurrencyControl>(
     tx: &Txn<C>,
     tables: &[Table<u64, i64>],
@@ -205,7 +206,7 @@ fn look<C: ConcurrencyControl>(
 
 fn roll_back<C: ConcurrencyControl>(tx: &Txn<C>, savepoint: Option<Savepoint>) -> Result<Seen> {
     match savepoint.map_or(Ok(()), |savepoint| tx.rollback_to(&savepoint)) {
-        // (All places are taken, where operations are to run where they are polled.)
+        // All slots are taken if operations are to run where they are polled.
         Err(Error::OperationsInFlight) => Ok(Seen::Refused),
         done => done.map(|()| Seen::Done),
     }
@@ -278,7 +279,7 @@ async fn perform<C: ConcurrencyControl>(
     })
 }
 
-/// The rows of a range that a script sees; by columns, if there are some.
+/// Returns the rows of a range that a script sees, read from columns if there are some.
 async fn scan<C: ConcurrencyControl>(
     tx: &Txn<C>,
     table: Table<u64, i64>,

@@ -3,19 +3,19 @@
 /// An expression over whole numbers; comparisons are 1 or 0.
 #[derive(Clone, Debug)]
 pub enum Expression {
-    /// Itself.
+    /// A number.
     Number(i64),
-    /// What an earlier statement has put there.
+    /// A variable that an earlier statement has set.
     Variable(usize),
-    /// The key of the row at hand.
+    /// The key of the current row.
     Key,
-    /// The value of the row at hand.
+    /// The value of the current row.
     Value,
-    /// Two expressions and what joins them.
+    /// Two expressions and their operator.
     Binary(Box<Expression>, Operator, Box<Expression>),
 }
 
-/// What joins two expressions.
+/// An operator between two expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the operator of its name")]
 pub enum Operator {
@@ -32,7 +32,7 @@ pub enum Operator {
     And,
 }
 
-/// What expressions refer to.
+/// The values that expressions refer to.
 #[derive(Debug)]
 pub struct Scope {
     variables: Vec<i64>,
@@ -40,7 +40,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// So many variables, all 0.
+    /// Makes a scope with this many variables, all 0.
     pub fn new(variables: usize) -> Scope {
         Scope { variables: vec![0; variables], row: (0, 0) }
     }
@@ -50,14 +50,14 @@ impl Scope {
         self.variables[variable] = value;
     }
 
-    /// Sets the row at hand.
+    /// Sets the current row.
     pub fn row(&mut self, row: (u32, i64)) {
         self.row = row;
     }
 }
 
 impl Expression {
-    /// Its value. Overflow wraps, and a remainder of a division by 0 is 0.
+    /// Returns its value. Overflow wraps, and the remainder of a division by 0 is 0.
     pub fn value(&self, scope: &Scope) -> i64 {
         let (left, operator, right) = match self {
             Expression::Number(number) => return *number,
@@ -86,7 +86,7 @@ impl Expression {
 mod tests {
     use crate::script::parse;
 
-    /// Proves that operators bind as in arithmetic, from the left, and cannot fail.
+    /// Proves that operators have the precedence of arithmetic, bind from the left, and cannot fail.
     #[test]
     fn expressions_have_their_values() {
         let max = i64::MAX;

@@ -13,25 +13,25 @@ use braid_history::Model;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// What came of many seeds.
+/// The results of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct RandomReport {
-    /// Scripts run, a seed each.
+    /// Scripts run, one per seed.
     pub scripts: u64,
     /// Transactions that committed.
     pub committed: u64,
-    /// Transactions that the scheme gave up.
+    /// Transactions that the scheme aborted.
     pub aborted: u64,
     /// Runs that no serial order explains.
     pub anomalies: u64,
-    /// Runs that a serial order explains, but none that keeps real time.
+    /// Runs that some serial order explains, but no order that keeps real time.
     pub stale: u64,
-    /// What should not be: none, where the scheme keeps its promises.
+    /// Failures. There are none if the scheme keeps its promises.
     pub failures: Vec<Failure>,
 }
 
 impl RandomReport {
-    /// This and another one.
+    /// Returns the sums of both reports.
     pub fn plus(mut self, other: RandomReport) -> RandomReport {
         self.failures.extend(other.failures);
         RandomReport {
@@ -48,7 +48,7 @@ impl RandomReport {
 /// Failures after which no more seeds are tried.
 const FAILURES_MAX: usize = 5;
 
-/// Makes up a script and a schedule from each seed, and judges what comes of it.
+/// Generates a script and a schedule from each seed, and judges the result.
 pub fn check_random(player: &dyn Player, seeds: Range<u64>) -> RandomReport {
     let mut report = RandomReport::default();
     for seed in seeds {
@@ -82,7 +82,7 @@ fn random(player: &dyn Player, seed: u64, report: &mut RandomReport) {
     }
 }
 
-/// The smallest run found that fails as this one does.
+/// Returns the smallest run found that fails in the same way.
 fn smallest(player: &dyn Player, seed: u64, script: Script, schedule: Schedule) -> Failure {
     let fault = |script: &Script, schedule: &Schedule| match player.play(script, schedule) {
         Ok(history) => {
@@ -97,7 +97,7 @@ fn smallest(player: &dyn Player, seed: u64, script: Script, schedule: Schedule) 
     Failure { seed: Some(seed), ..Failure::new(what, &script, Some(&schedule), history.as_ref()) }
 }
 
-/// The script and the schedule of a seed.
+/// Returns the script and the schedule of a seed.
 pub fn generate(seed: u64) -> (Script, Schedule) {
     let mut random = Random::new(seed);
     let random = &mut random;
@@ -108,7 +108,7 @@ pub fn generate(seed: u64) -> (Script, Schedule) {
     (script, schedule)
 }
 
-/// Keys lie from 1 to a number from `KEYS_MIN` to `KEYS_MAX`: few, so that transactions meet.
+/// Keys range from 1 to a number between `KEYS_MIN` and `KEYS_MAX`. They are few, so that transactions meet.
 const KEYS_MIN: u64 = 3;
 const KEYS_MAX: u64 = 6;
 const STATEMENTS_MAX: u64 = 4;
@@ -118,7 +118,7 @@ struct Writer {
     text: String,
     keys: u64,
     tables: &'static [&'static str],
-    /// The last value written: no two constants are equal, so that it shows who has written what is read.
+    /// The last value written. No two constants are equal, so a read value shows which transaction has written it.
     value: u64,
 }
 
@@ -153,7 +153,7 @@ impl Writer {
             self.line(format_args!("  begin"));
         }
         let mut variables = 0;
-        // The greater of two, for it takes several statements to go wrong.
+        // The greater of two draws, because it takes several statements to go wrong.
         let statements = random.between(1, STATEMENTS_MAX).max(random.between(1, STATEMENTS_MAX));
         for _ in 0..statements {
             if is_read_only || random.chance(55) {
@@ -216,7 +216,7 @@ impl Writer {
         }
     }
 
-    /// A write, and going back to before it.
+    /// Adds a write and a rollback to before it.
     fn undone(&mut self, condition: &str, place: std::fmt::Arguments<'_>, value: &str) {
         self.line(format_args!("  {condition}savepoint"));
         match self.value % 4 {
@@ -238,7 +238,7 @@ impl Writer {
     }
 }
 
-/// Steps in a random order, now and then with other things happening between them.
+/// Returns steps in a random order, with other moves between them from time to time.
 fn schedule(script: &Script, random: &mut Random) -> Schedule {
     let mut left: Vec<usize> =
         script.transactions.iter().map(|transaction| transaction.steps.len()).collect();

@@ -1,63 +1,63 @@
-//! What a run of a script has shown: observations, outcomes, the order of events in time, and the last state.
+//! The history of a script's run: observations, outcomes, the order of events in time, and the last state.
 
 use super::program::{Script, Seen, State};
 use std::fmt;
 
-/// Everything that is judged.
+/// The history that is judged.
 #[derive(Clone, Debug)]
 pub struct History {
     /// One per transaction of the script.
     pub transactions: Vec<Observed>,
-    /// What was there when all had ended.
+    /// The state after all transactions had ended.
     pub last: State,
 }
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is in.
+    /// It has committed.
     Committed,
-    /// Its script gave it up.
+    /// Its script aborted it.
     GaveUp,
-    /// The scheme gave it up.
+    /// The scheme aborted it.
     Conflict,
 }
 
-/// What one transaction has shown.
+/// The observations of one transaction.
 ///
-/// Invariant: `begins < begun < ends < ended`, where both of a pair are known. Times are those of one clock that
-/// ticks at each event; what really happens between two of them happens at an unknown time between.
+/// Invariant: `begins < begun < ends < ended`, where both of a pair are known. The times are those of one clock, which
+/// ticks at each event. An act between two events happens at an unknown time between them.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// What its operations have shown, in order.
+    /// The results of its operations, in order.
     pub seen: Vec<Seen>,
-    /// The values that looks at the commit have seen, in the order of tables and keys.
+    /// The values that its looks at the commit have seen, in the order of tables and keys.
     pub looked: Vec<Option<i64>>,
     /// How it ended.
     pub outcome: Outcome,
-    /// It was about to begin.
+    /// When it was about to begin.
     pub begins: u32,
-    /// It had begun.
+    /// When it had begun.
     pub begun: u32,
-    /// It was about to commit; 0: it never was.
+    /// When it was about to commit. 0 if it never was.
     pub ends: u32,
-    /// It had ended.
+    /// When it had ended.
     pub ended: u32,
 }
 
 impl Observed {
-    /// It committed.
+    /// Returns true if it committed.
     pub fn is_committed(&self) -> bool {
         self.outcome == Outcome::Committed
     }
 
-    /// It wanted to commit, and something that it had left for its commit failed.
+    /// Returns true if it tried to commit, and an update that it had left for the commit failed.
     pub fn is_refused(&self) -> bool {
         self.outcome == Outcome::GaveUp && self.ends > 0
     }
 }
 
-/// A history in words, beside its script.
+/// A history as text, together with its script.
 #[derive(Debug)]
 pub struct Described<'h>(pub &'h Script, pub &'h History);
 

@@ -1,14 +1,14 @@
-//! Every order in which the steps of several transactions can meet.
+//! All orders in which the steps of several transactions can meet.
 
 use super::program::{Script, Transaction};
 use super::stage::Move;
 
-/// All interleavings of a script's steps, each once, the first one serial.
+/// Returns all interleavings of a script's steps, each once. The first is serial.
 pub fn interleavings(script: &Script) -> impl Iterator<Item = Vec<Move>> {
     orders(script, 0)
 }
 
-/// All interleavings of the steps and of the phases of the commits.
+/// Returns all interleavings of the steps and of the phases of the commits.
 pub fn interleavings_of_phases(script: &Script) -> impl Iterator<Item = Vec<Move>> {
     orders(script, script.phases)
 }
@@ -26,12 +26,12 @@ fn orders(script: &Script, phases: u32) -> impl Iterator<Item = Vec<Move>> {
     })
 }
 
-/// How many interleavings of steps there are.
+/// Returns the number of interleavings of steps.
 pub fn count(script: &Script) -> u64 {
     count_orders(script, 0)
 }
 
-/// How many interleavings of steps and phases there are.
+/// Returns the number of interleavings of steps and phases.
 pub fn count_of_phases(script: &Script) -> u64 {
     count_orders(script, script.phases)
 }
@@ -47,7 +47,7 @@ fn count_orders(script: &Script, phases: u32) -> u64 {
     total
 }
 
-/// Does each transaction take all of its steps before another takes one?
+/// Returns true if each transaction takes all of its steps before another takes one.
 pub fn is_serial(moves: &[Move]) -> bool {
     let mut parts: Vec<Option<u8>> = moves.iter().map(|each| each.transaction()).collect();
     parts.dedup();
@@ -57,7 +57,7 @@ pub fn is_serial(moves: &[Move]) -> bool {
     parts.len() == turns
 }
 
-/// Each turn of a transaction as a move: first its steps, then the phases of its commit.
+/// Returns each turn of a transaction as a move: first its steps, then the phases of its commit.
 fn moves(order: &[u8], steps: &[usize]) -> Vec<Move> {
     let mut left = steps.to_vec();
     let each = |at: &u8| match left[*at as usize].checked_sub(1) {
@@ -75,12 +75,12 @@ fn serial(script: &Script, phases: u32) -> Vec<u8> {
     all.flat_map(|(at, transaction)| std::iter::repeat_n(at as u8, turns(transaction, phases))).collect()
 }
 
-/// The turns that a transaction takes. (A declared reader's commit has no phases.)
+/// Returns the number of turns that a transaction takes. The commit of a declared reader has no phases.
 fn turns(transaction: &Transaction, phases: u32) -> usize {
     transaction.steps.len() + if transaction.is_read_only { 0 } else { phases as usize }
 }
 
-/// The next permutation in lexicographic order; false: there is none.
+/// Advances to the next permutation in lexicographic order. Returns false if there is none.
 fn advance(order: &mut [u8]) -> bool {
     let Some(at) = order.windows(2).rposition(|pair| pair[0] < pair[1]) else { return false };
     let with = order.iter().rposition(|each| *each > order[at]).expect("the next one is greater");

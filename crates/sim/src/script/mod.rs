@@ -1,10 +1,10 @@
 //! Transaction scripts as data, run step by step on the real engine, and judged by brute force.
 //!
-//! A script ([`program`], read from text by [`parse`]) has initial rows and two to four transactions. A run
-//! ([`play`]) takes their steps in a given order in a database of its own, and keeps what each transaction has
-//! observed. The oracle ([`holds`]) looks for an order of the transactions that explains the observations on a
-//! model. [`check_specs`] runs the known anomalies in every interleaving, [`check_random`] scripts made up from
-//! seeds, both on a [`Player`]: [`Scheme`](crate::Scheme) is one.
+//! A script ([`program`], read from text by [`parse`]) has initial rows and one to four transactions. A run ([`play`])
+//! takes their steps in a given order, in a database of its own, and keeps what each transaction has observed. The
+//! oracle ([`holds`]) looks for an order of the transactions that explains the observations on a model. [`check_specs`]
+//! runs the known anomalies in every interleaving, and [`check_random`] runs scripts generated from seeds. Both run on
+//! a [`Player`], such as [`Scheme`](crate::Scheme).
 
 mod actor;
 pub mod expression;
@@ -35,16 +35,16 @@ pub use text::{ParseError, TRANSACTIONS_MAX, parse};
 use program::Script;
 use std::fmt;
 
-/// Something that must not be, and how to see it again.
+/// Something that must not happen, and how to see it again.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What it is.
+    /// What happened.
     pub what: String,
-    /// The script, the schedule and the history, in words.
+    /// The script, the schedule and the history, as text.
     pub how: String,
     /// The script's name.
     pub script: String,
-    /// The seed that it was made up from.
+    /// The seed that the script was generated from, if it was.
     pub seed: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The model: a script's operations on a map, one transaction at a time.
+//! The model, which performs a script's operations on a map, one transaction at a time.
 
 use super::history::Observed;
 use super::program::{Busy, Cursor, Operation, Place, Seen, State, Transaction, Turn};
@@ -6,7 +6,7 @@ use super::program::{Busy, Cursor, Operation, Place, Seen, State, Transaction, T
 /// An update that is left for the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtCommit {
-    /// Adds this to the value, or makes it.
+    /// Adds this to the value, or inserts it.
     Increase(i64),
     /// Looks at the value.
     Look,
@@ -14,16 +14,16 @@ pub enum AtCommit {
     Refuse,
 }
 
-/// What a transaction has touched.
+/// The places that a transaction has touched.
 #[derive(Clone, Debug, Default)]
 pub struct Touched {
-    /// What it has written.
+    /// The places that it has written.
     pub written: Vec<Place>,
     /// The rows that it has locked.
     pub locked: Vec<Place>,
     /// The updates that it has left for its commit, in the order of the calls.
     pub left: Vec<(Place, AtCommit)>,
-    /// Its savepoints: the state there, and how much of the three there was.
+    /// Its savepoints: the state at each, and the lengths of the three lists above.
     savepoints: Vec<(State, [usize; 3])>,
 }
 
@@ -33,18 +33,18 @@ impl Touched {
         self.savepoints.push((state.clone(), lengths));
     }
 
-    /// Goes back to the last savepoint.
+    /// Rolls back to the last savepoint.
     fn rollback(&mut self, state: &mut State) {
         let Some((there, [written, locked, left])) = self.savepoints.last() else { return };
         state.clone_from(there);
         self.written.truncate(*written);
-        self.locked.truncate(*locked); // they may be free
+        self.locked.truncate(*locked); // these rows may be free now
         self.left.truncate(*left);
     }
 
-    /// Commits: does what it has left for that, in the order of tables and keys, as far as nothing fails. Returns false if `observed`
-    /// says that it has seen something else, or that it has come to another end. `may_miss`: of a place that is looked at and has a
-    /// value, whether it may have been seen without one.
+    /// Commits: performs the updates left for the commit, in the order of tables and keys, until one fails. Returns
+    /// false if `observed` says that the transaction has seen something else, or has ended in another way. `may_miss`
+    /// says of a place with a value whether a look may have seen it without one.
     pub fn conclude(
         &mut self,
         observed: &Observed,
@@ -77,16 +77,16 @@ impl Touched {
     }
 }
 
-/// Is an untracked read one of the state that the transaction runs on?
+/// How an untracked read relates to the state that the transaction runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peeks {
-    /// It reads what others read.
+    /// It reads this state, like other reads.
     See,
     /// It may have read anything.
     Guess,
 }
 
-/// Does the operation. Keys that it writes or locks go to `touched`.
+/// Performs the operation. The keys that it writes or locks go to `touched`.
 pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) -> Seen {
     match *operation {
         Operation::Lock(place, _) => {
@@ -147,7 +147,8 @@ pub fn perform(state: &mut State, operation: &Operation, touched: &mut Touched) 
     seen
 }
 
-/// Says nothing of the state: the row was another's, nothing was undone, or the transaction does not depend on what it has read.
+/// Returns true if the observation says nothing about the state: another transaction held the row, the rollback was
+/// refused, or the transaction does not depend on what it has read.
 fn is_free(operation: &Operation, seen: &Seen, peeks: Peeks, touched: &Touched) -> bool {
     match operation {
         Operation::Lock(_, Busy::Fail | Busy::Skip) | Operation::Rollback => *seen == Seen::Refused,
@@ -156,8 +157,8 @@ fn is_free(operation: &Operation, seen: &Seen, peeks: Peeks, touched: &Touched) 
     }
 }
 
-/// Runs a transaction on `state`, alone, as far as it was observed, but for what it leaves for its commit. Returns what it has
-/// touched; `None`: it does not see what was observed.
+/// Runs a transaction alone on `state`, up to where it was observed, without what it leaves for its commit. Returns
+/// what it has touched, or `None` if it does not see what was observed.
 pub fn replay(
     transaction: &Transaction,
     observed: &Observed,
@@ -174,7 +175,7 @@ pub fn replay(
             }
             Turn::Operation(operation) => {
                 let Some(expected) = observations.next() else {
-                    // It was stopped here; one that has committed was not.
+                    // The transaction was stopped here. A committed transaction cannot have been.
                     return (!observed.is_committed()).then_some(touched);
                 };
                 if is_free(&operation, expected, peeks, &touched) {

@@ -1,19 +1,21 @@
-//! The oracle: does some order explain what was seen? By brute force over all orders, on the model; it knows
-//! nothing of how the engine works.
+//! The oracle, which decides whether some order explains what was seen. It tries all orders on the model, by brute
+//! force, and knows nothing of how the engine works.
 
 use super::history::{History, Observed, Outcome};
 use super::model::{Peeks, replay};
 use super::program::{Place, Script, State};
 use braid_history::Model;
 
-/// Judges a history of `script`, also by what only the engine's user can see, the last state.
+/// Judges a history of `script`, including its last state, which only the engine's user can see.
 ///
-/// Serializable: some serial order of the committed transactions shows each of them what it saw, and leaves the last
-/// state. Strict: one that also keeps real time, who had committed before another began comes before it. Snapshot
-/// isolation (Berenson et al., SIGMOD 1995) with the newest snapshots: each transaction, whether or not it commits,
-/// reads the state that those committed before it began have left, and its own writes; of those that overlap and
-/// commit, no two write the same key. Nor does anybody write, and commit before it, a row that a transaction has
-/// locked.
+/// - Serializable: some serial order of the committed transactions shows each of them what it saw, and leaves the last
+///   state.
+/// - Strict serializable: such an order also keeps real time. A transaction that had committed before another began
+///   comes first.
+/// - Snapshot isolation (Berenson et al., SIGMOD 1995) with the newest snapshots: each transaction, whether or not it
+///   commits, reads its own writes and the state left by the transactions that committed before it began. No two
+///   transactions that overlap and commit write the same key. If a transaction has locked a row, no other transaction
+///   writes this row and commits before it.
 pub fn holds(model: Model, script: &Script, history: &History) -> bool {
     assert_eq!(script.transactions.len(), history.transactions.len());
     assert!(script.transactions.len() <= u32::BITS as usize);
@@ -27,8 +29,9 @@ pub fn holds(model: Model, script: &Script, history: &History) -> bool {
     }
 }
 
-/// Strict serializability, also of what transactions have seen that gave up by themselves: the engine answers an error
-/// only when it has found that what led to it is as if run one after another with those that committed.
+/// Judges strict serializability, including the reads of transactions that gave up by themselves. The engine answers
+/// with an error only after it has found that the reads that led to it are as if run one after another with the
+/// committed transactions.
 pub fn answers_hold(script: &Script, history: &History) -> bool {
     assert_eq!(script.transactions.len(), history.transactions.len());
     let search = Search { script, history, model: Model::StrictSerializable, judges_given_up: true };
@@ -39,17 +42,17 @@ struct Search<'h> {
     script: &'h Script,
     history: &'h History,
     model: Model,
-    /// What those have seen that gave up by themselves has to be explained as well.
+    /// True if the order also has to explain what transactions have seen that gave up by themselves.
     judges_given_up: bool,
 }
 
-/// One more committed transaction.
+/// A committed transaction in the order.
 struct Committed {
-    /// What it and those before it have left.
+    /// The state that it and the transactions before it have left.
     state: State,
-    /// What it has written.
+    /// The places that it has written.
     written: Vec<Place>,
-    /// It and those before it, a bit each.
+    /// The set of it and the transactions before it, one bit each.
     mask: u32,
 }
 
@@ -58,7 +61,7 @@ impl<'h> Search<'h> {
         self.history.transactions.iter().enumerate().filter(|(_, observed)| observed.is_committed())
     }
 
-    /// Those that an order has to explain.
+    /// Returns the transactions that an order has to explain.
     fn judged(&self) -> impl Iterator<Item = (usize, &'h Observed)> {
         // A transaction that fails at its commit has been validated.
         let judges_refused = self.model != Model::SnapshotIsolation;
@@ -70,7 +73,7 @@ impl<'h> Search<'h> {
         self.history.transactions.iter().enumerate().filter(move |(_, observed)| is_judged(observed))
     }
 
-    /// Those that may come next after those in `mask`: none of those left has to come before them.
+    /// Returns the transactions that can come next after those in `mask`: no remaining transaction has to precede them.
     fn next(&self, mask: u32) -> impl Iterator<Item = (usize, &'h Observed)> {
         let left = move |(at, _): &(usize, &Observed)| mask >> at & 1 == 0;
         let is_before = |a: &Observed, b: &Observed| match self.model {
@@ -118,7 +121,7 @@ impl<'h> Search<'h> {
         })
     }
 
-    /// Commits a transaction that read from number `from` of the line.
+    /// Commits a transaction that read the state at position `from` of the line.
     fn commit_from(
         &self,
         line: &[Committed],
@@ -143,7 +146,8 @@ impl<'h> Search<'h> {
                 None => state.remove(place),
             };
         }
-        // On what the last one has left, whatever its snapshot. (A row that is not there is not locked: one may have come since.)
+        // The updates at the commit run on the state that the last commit has left, whatever the snapshot. A missing
+        // row is not locked, so one may have been inserted since.
         let may_miss = |place: &Place| {
             !touched_before.contains(place) && line[from..].iter().any(|one| !one.state.contains_key(place))
         };
@@ -153,7 +157,7 @@ impl<'h> Search<'h> {
         Some(Committed { state, written: touched.written, mask: last.mask | 1 << at })
     }
 
-    /// May those in `mask`, and no others, be what this transaction reads from?
+    /// Returns true if this transaction may read from exactly the transactions in `mask`.
     fn is_snapshot_of(&self, mask: u32, observed: &Observed) -> bool {
         self.committed().all(|(at, other)| match mask >> at & 1 {
             1 => other.ends < observed.begun,

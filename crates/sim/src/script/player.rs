@@ -1,4 +1,4 @@
-//! What scripts are played on.
+//! The engine that scripts are played on.
 
 use super::history::History;
 use super::oracle::{answers_hold, holds};
@@ -7,21 +7,21 @@ use super::stage::Schedule;
 use crate::isolation::Isolation;
 use braid_history::Model;
 
-/// An engine that plays scripts, and what it promises of them.
+/// An engine that plays scripts, and its promise.
 pub trait Player {
-    /// What its transactions are judged by.
+    /// Returns the promise by which its transactions are judged.
     fn isolation(&self) -> Isolation;
 
     /// Plays a script once. An error says what the engine did that no transaction may.
     fn play(&self, script: &Script, schedule: &Schedule) -> Result<History, String>;
 
-    /// Can others move within its commits? (Under schemes with one value per record a commit is decided and made in one
-    /// step.)
+    /// Returns true if other transactions can move during a commit. Under schemes with one value per record a commit is
+    /// decided and made in one step.
     fn has_phases(&self) -> bool {
         self.isolation() == Isolation::Serializable
     }
 
-    /// A promise that a script's history breaks.
+    /// Returns the promise that a script's history breaks, if it breaks one.
     fn broken(&self, script: &Script, history: &History) -> Option<Model> {
         let isolation = self.isolation();
         let is_broken = |model: &Model| match model {

@@ -1,12 +1,12 @@
-//! How the stage's workers suspend: what the schedules of a run leave to them.
+//! The suspension policy of the stage's workers, which decides what the schedule of a run leaves open.
 
 use braiddb::metrics::Clock;
 use braiddb::suspend::{Seeded, Suspend};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Leaves at every probable miss, and stays between the phases of a commit: not at all, or for a while; or until
-/// it may go on.
+/// Suspends at every probable miss. Between the phases of a commit it stays for some time or not at all, or until there
+/// is a permit to continue.
 #[derive(Debug)]
 pub(super) struct EveryMiss {
     random: Seeded,
@@ -15,23 +15,23 @@ pub(super) struct EveryMiss {
 }
 
 impl EveryMiss {
-    /// The policy of one worker.
+    /// Makes the policy of one worker.
     pub(super) fn new(seed: u64, phases: &Rc<Phases>) -> EveryMiss {
         EveryMiss { random: Seeded::new(seed), stay: 0, phases: phases.clone() }
     }
 }
 
-/// How far the commits on a worker may go, which are one at most.
+/// How far the commit on a worker may go. A worker has at most one.
 #[derive(Debug, Default)]
 pub(super) struct Phases {
-    /// `None`: the policy decides. `u32::MAX`: to the end.
+    /// `None`: the policy decides. `u32::MAX`: the commit may go to its end.
     permits: Cell<Option<u32>>,
-    /// A commit stays where it is for want of a permit.
+    /// True if a commit waits for a permit.
     is_refused: Cell<bool>,
 }
 
 impl Phases {
-    /// May a commit's next phase be? False: not yet.
+    /// Returns true if a commit may enter its next phase now.
     fn pass(&self, permits: u32) -> bool {
         let may_pass = permits > 0;
         if may_pass && permits < u32::MAX {
@@ -41,17 +41,17 @@ impl Phases {
         may_pass
     }
 
-    /// Commits go on by permits from now on; there is one for the phase with which a commit begins.
+    /// Makes commits continue only by permits. The phase with which a commit begins gets a permit.
     pub(super) fn part(&self) {
         self.permits.set(Some(1));
     }
 
-    /// A commit has just stayed where it is: nothing moves on this worker until there is a permit.
+    /// Returns true if a commit was just refused a permit: nothing moves on this worker until there is one.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused.take()
     }
 
-    /// One phase more; the last one is to the end.
+    /// Permits one more phase. The last permit is for everything up to the end.
     pub(super) fn permit(&self, is_last: bool) {
         let permits = self.permits.get().expect("commits are parted");
         self.permits.set(Some(if is_last { u32::MAX } else { permits.saturating_add(1) }));
@@ -78,7 +78,7 @@ impl Suspend for EveryMiss {
     }
 }
 
-/// Time stands still.
+/// A clock that stands still.
 pub(super) struct Still;
 
 impl Clock for Still {

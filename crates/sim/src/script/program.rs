@@ -1,5 +1,5 @@
-//! A script: initial rows, and transactions as data. [`Cursor`] says what a transaction does next, given what
-//! it has seen so far; the engine and the model are both driven by it, so they run the same program.
+//! A script: initial rows, and transactions as data. [`Cursor`] says what a transaction does next, given what it has
+//! seen so far. It drives both the engine and the model, so they run the same program.
 
 use super::expression::{Expression, Scope};
 use std::collections::BTreeMap;
@@ -8,23 +8,23 @@ use std::fmt;
 /// A table's number, and a key in it.
 pub type Place = (u8, u32);
 
-/// What is stored where.
+/// The values by place.
 pub type State = BTreeMap<Place, i64>;
 
 /// Initial rows and the transactions that meet over them.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// For reports: a file's name, or the seed that made it.
+    /// The name for reports: a file's name, or the seed that made it.
     pub name: String,
-    /// What is expected under which scheme.
+    /// The expectation for each scheme.
     pub expectations: Vec<(String, Expectation)>,
-    /// The tables' names; their numbers are their places here.
+    /// The tables' names. A table's number is its index here.
     pub tables: Vec<String>,
     /// The rows to begin with.
     pub rows: State,
-    /// Rows that no script sees, between each two keys, so that keys lie in different index nodes.
+    /// The number of rows between each two keys that no script sees. They put the keys into different index nodes.
     pub filler: u32,
-    /// Steps into which each commit is also parted, after the one that begins it; see [`Move::Phase`].
+    /// The number of additional steps of each commit, after the step that begins it. See [`Move::Phase`].
     ///
     /// [`Move::Phase`]: super::Move::Phase
     pub phases: u32,
@@ -32,7 +32,7 @@ pub struct Script {
     pub transactions: Vec<Transaction>,
 }
 
-/// As text that reads as the same script (expectations and comments left out).
+/// Writes text that reads as the same script, without expectations and comments.
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for ((table, key), value) in &self.rows {
@@ -55,7 +55,7 @@ impl fmt::Display for Script {
     }
 }
 
-/// What must come of a script's interleavings.
+/// What a script's interleavings must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// Some interleaving is not serializable: the scheme allows the anomaly.
@@ -64,38 +64,38 @@ pub enum Expectation {
     None,
 }
 
-/// One transaction: steps, the last of which is the commit or the abort.
+/// One transaction: steps, of which the last is the commit or the abort.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// For reports.
+    /// The name for reports.
     pub name: String,
-    /// Declared before its first step.
+    /// If true, the transaction is declared a reader before its first step.
     pub is_read_only: bool,
-    /// What the scheduler deals in, one by one.
+    /// The steps, which the schedule interleaves.
     pub steps: Vec<Step>,
-    /// How many variables it has.
+    /// The number of its variables.
     pub variables: usize,
 }
 
 /// A line of a script: statements between which no other transaction moves.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// As it was written.
+    /// The text as it was written.
     pub text: String,
-    /// In order.
+    /// The statements in order.
     pub statements: Vec<Statement>,
 }
 
-/// One action, perhaps on a condition.
+/// One action, with an optional condition.
 #[derive(Clone, Debug)]
 pub struct Statement {
-    /// Done only where this is not 0.
+    /// The action is performed only if this is not 0.
     pub condition: Option<Expression>,
-    /// What is done.
+    /// The action.
     pub action: Action,
 }
 
-/// A key in the making.
+/// A place whose key is computed.
 #[derive(Clone, Debug)]
 pub struct PlaceExpression {
     /// The table.
@@ -104,7 +104,7 @@ pub struct PlaceExpression {
     pub key: Expression,
 }
 
-/// A range of keys in the making, the end excluded.
+/// A range of keys that is computed, without its end.
 #[derive(Clone, Debug)]
 pub struct RangeExpression {
     /// The table.
@@ -115,10 +115,10 @@ pub struct RangeExpression {
     pub to: Expression,
 }
 
-/// What a scan's rows come to.
+/// How a scan's rows are folded into a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
-    /// How many.
+    /// The number of rows.
     Count,
     /// The sum of the values.
     Sum,
@@ -128,93 +128,94 @@ pub enum Fold {
     Last,
 }
 
-/// What a lock does about a row that another transaction has locked or written.
+/// What a lock does if another transaction has locked or written the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// It waits.
     Wait,
-    /// It is refused, and the transaction goes on.
+    /// It is refused, and the transaction continues.
     Fail,
-    /// It takes the row for one that is not there.
+    /// It treats the row as missing.
     Skip,
 }
 
-/// What a statement does.
+/// The action of a statement.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Nothing: a step that only begins the transaction.
+    /// Does nothing: a step that only begins the transaction.
     Begin,
-    /// Reads a value into a variable; 0 where there is none.
+    /// Reads a value into a variable, or 0 if there is none.
     Get {
         /// The variable, if the value is used.
         into: Option<usize>,
-        /// Where.
+        /// The place.
         place: PlaceExpression,
     },
-    /// The same, but the transaction is not ordered by it.
+    /// Like `Get`, but the read is untracked and does not order the transaction.
     Peek {
         /// The variable, if the value is used.
         into: Option<usize>,
-        /// Where.
+        /// The place.
         place: PlaceExpression,
     },
-    /// Reads a value into a variable and locks its row; 0 where there is none, or none to be had.
+    /// Reads a value into a variable and locks its row. The variable gets 0 if there is no row or the lock is not
+    /// granted.
     Lock {
         /// The variable, if the value is used.
         into: Option<usize>,
-        /// Where.
+        /// The place.
         place: PlaceExpression,
-        /// If it is another's.
+        /// What to do if another transaction has the row.
         busy: Busy,
     },
-    /// Reads a range. All of its rows are observed; `filter` chooses which of them are folded.
+    /// Reads a range. All of its rows are observed. `filter` chooses the rows to fold.
     Scan {
-        /// The variable and what goes into it.
+        /// The variable and the fold whose result goes into it.
         into: Option<(usize, Fold)>,
-        /// Where.
+        /// The range.
         range: RangeExpression,
-        /// Over `key` and `value`.
+        /// An expression over `key` and `value`.
         filter: Option<Expression>,
     },
     /// Sets a value.
     Put(PlaceExpression, Expression),
-    /// Adds a row; that there was one is observed.
+    /// Inserts a row. If there was one already, this is observed.
     Insert(PlaceExpression, Expression),
-    /// Adds a row; where there was one, the transaction gives up with that error.
+    /// Inserts a row. If there was one already, the transaction ends with this error.
     InsertOrGiveUp(PlaceExpression, Expression),
-    /// Replaces a value; whether there was one is observed.
+    /// Replaces a value. Whether there was one is observed.
     Update(PlaceExpression, Expression),
-    /// Removes a row; whether there was one is observed.
+    /// Deletes a row. Whether there was one is observed.
     Delete(PlaceExpression),
-    /// Reads a value and, where there is one, adds to it.
+    /// Reads a value and adds to it, if there is one.
     Add(PlaceExpression, Expression),
-    /// Adds to a value, or makes it, when the transaction commits.
+    /// Adds to a value, or inserts it, when the transaction commits.
     Increase(PlaceExpression, Expression),
-    /// Looks at a value when the transaction commits, and leaves it. It is observed then.
+    /// Looks at a value when the transaction commits, and leaves it unchanged. It is observed at that time.
     Look(PlaceExpression),
     /// Looks at a row when the transaction commits, and fails the commit.
     Refuse(PlaceExpression),
-    /// Reads a range and replaces, or where `value` is `None` removes, the rows that `filter` chooses.
+    /// Reads a range and replaces the rows that `filter` chooses, or deletes them if `value` is `None`.
     Change {
-        /// Where.
+        /// The range.
         range: RangeExpression,
-        /// Over `key` and `value`.
+        /// An expression over `key` and `value`.
         filter: Option<Expression>,
-        /// Over `key` and `value`.
+        /// An expression over `key` and `value`.
         value: Option<Expression>,
     },
     /// Makes a savepoint.
     Savepoint,
-    /// Goes back to the last savepoint that was made.
+    /// Rolls back to the last savepoint.
     Rollback,
-    /// The end: commit.
+    /// Commits.
     Commit,
-    /// The end: undo everything.
+    /// Aborts.
     Abort,
 }
 
 impl Action {
-    /// May it change something, or keep others from it?
+    /// Returns true if the action may change something or keep other transactions from it.
     pub fn writes(&self) -> bool {
         match self {
             Action::Begin | Action::Commit | Action::Abort => false,
@@ -228,26 +229,26 @@ impl Action {
     }
 }
 
-/// A resolved operation: what a store is asked for.
+/// A resolved operation, as a store performs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The value there.
+    /// Read the value.
     Get(Place),
-    /// The same, untracked.
+    /// Read the value, untracked.
     Peek(Place),
-    /// The value there, and nobody else may change it.
+    /// Read the value and lock the row against changes by other transactions.
     Lock(Place, Busy),
-    /// The rows of this table from one key up to, not including, another.
+    /// Read the rows of this table from one key up to, but not including, another.
     Scan(u8, u32, u32),
-    /// Set.
+    /// Set the value.
     Put(Place, i64),
-    /// Add.
+    /// Insert a row.
     Insert(Place, i64),
-    /// Replace.
+    /// Replace the value.
     Update(Place, i64),
-    /// Remove.
+    /// Delete the row.
     Delete(Place),
-    /// Add to the value, or make it, at the commit.
+    /// Add to the value, or insert it, at the commit.
     Increase(Place, i64),
     /// Look at the value at the commit.
     Look(Place),
@@ -255,28 +256,28 @@ pub enum Operation {
     Refuse(Place),
     /// Make a savepoint.
     Savepoint,
-    /// Undo what was written since the last one. If there is none, nothing.
+    /// Undo what was written since the last savepoint. Does nothing if there is none.
     Rollback,
 }
 
-/// What an operation has shown to its transaction.
+/// The result of an operation, as its transaction sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Of a get, a peek, or a lock.
+    /// Result of a get, a peek or a lock.
     Value(Option<i64>),
-    /// Of a lock: it is another's. Of a rollback: other operations are half-way.
+    /// Of a lock: another transaction has the row. Of a rollback: other operations are in flight.
     Refused,
-    /// Of a scan.
+    /// Result of a scan.
     Rows(Vec<(u32, i64)>),
-    /// Of a put or an insert that did what it was asked, of what is left for the commit, and of savepoints.
+    /// Result of a successful put or insert, of an update left for the commit, and of savepoints.
     Done,
-    /// Of an insert: there was a row.
+    /// Of an insert: there was a row already.
     Exists,
-    /// Of an update or a delete: was there a row?
+    /// Of an update or a delete: true if there was a row.
     Found(bool),
 }
 
-/// The key that a number names: those out of range all meet at the ends.
+/// Returns the key for a number. Numbers out of range give the first or the last key.
 pub fn key_of(number: i64) -> u32 {
     number.clamp(0, i64::from(u32::MAX)) as u32
 }
@@ -286,34 +287,35 @@ pub fn key_of(number: i64) -> u32 {
 pub enum Turn {
     /// A new step begins.
     Step,
-    /// This is to be done, and what it has shown to be given to [`Cursor::see`].
+    /// Perform this operation and give its result to [`Cursor::see`].
     Operation(Operation),
-    /// It commits.
+    /// The transaction commits.
     Commit,
-    /// It gives up.
+    /// The transaction aborts.
     Abort,
 }
 
-/// Where a transaction is in its script.
+/// The position of a transaction in its script.
 ///
-/// Invariant: it is a function of the script and of what was seen: equal observations lead to equal operations.
+/// Invariant: the position is a function of the script and of what was seen. Equal observations lead to equal
+/// operations.
 #[derive(Debug)]
 pub struct Cursor<'s> {
     transaction: &'s Transaction,
     scope: Scope,
     step: usize,
-    /// The next statement of the step; `None`: the step has not been announced.
+    /// The next statement of the step. `None` if the step has not been announced.
     statement: Option<usize>,
-    /// What is to be seen next belongs to this statement, not to a write that follows from it.
+    /// The action whose result is seen next. `None` if the next result is that of a write that follows from it.
     read: Option<&'s Action>,
-    /// Writes that follow from what the last statement has read, last first.
+    /// Writes that follow from what the last statement has read, in reverse order.
     writes: Vec<Operation>,
-    /// It gives up now, on grounds of what it has seen last.
+    /// True if the transaction aborts now, because of what it has just seen.
     gives_up: bool,
 }
 
 impl<'s> Cursor<'s> {
-    /// Before the first step.
+    /// Makes a cursor before the first step.
     pub fn new(transaction: &'s Transaction) -> Cursor<'s> {
         let scope = Scope::new(transaction.variables);
         Cursor {
@@ -327,7 +329,7 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// Goes on to the next thing to do.
+    /// Advances to the next turn.
     pub fn advance(&mut self) -> Turn {
         if self.gives_up {
             return Turn::Abort;
@@ -361,7 +363,7 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// Takes note of what the operation has shown.
+    /// Takes the result of the operation.
     pub fn see(&mut self, seen: &Seen) {
         match (self.read.take(), seen) {
             (

@@ -4,7 +4,8 @@ use super::program::Script;
 use super::stage::{Move, Schedule};
 use super::text::parse;
 
-/// Leaves out transactions, steps, moves, haste, rows and filler, one at a time, as long as `fails` holds without them.
+/// Leaves out transactions, steps, moves, haste, rows and filler, one at a time, while `fails` still holds without
+/// them.
 pub(super) fn shrink(
     script: Script,
     schedule: Schedule,
@@ -14,7 +15,7 @@ pub(super) fn shrink(
     loop {
         let smaller = candidates(&current.0, &current.1)
             .filter_map(|(script, schedule)| {
-                // Read anew: what uses a variable that is set no more is no script.
+                // Parsed again, because a script that uses an unset variable is invalid.
                 let script = parse(&script.name, &script.to_string()).ok()?;
                 Some((script, schedule))
             })
@@ -91,7 +92,7 @@ mod tests {
     use braid_history::Model;
     use braiddb::Snapshot;
 
-    /// Proves that what is left of a run still fails, and that nothing more can be left out.
+    /// Proves that the remaining run still fails, and that nothing more can be left out.
     #[test]
     fn little_is_left() {
         let is_anomaly = |script: &Script, schedule: &Schedule| {

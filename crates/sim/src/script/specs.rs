@@ -1,4 +1,4 @@
-//! The anomaly table: well-known scripts, each in every interleaving.
+//! The anomaly table: well-known scripts, each run in every interleaving.
 
 use super::Failure;
 use super::history::{Described, History, Outcome};
@@ -16,7 +16,7 @@ macro_rules! specs {
     };
 }
 
-/// Names and texts of the files in `specs/`.
+/// The names and texts of the files in `specs/`.
 pub const SPECS: &[(&str, &str)] = specs! {
     "g0" "g1a" "g1a-answer" "g1b" "g1c" "otv" "pmp" "pmp-write" "p4" "g-single" "g-single-predicate"
     "g-single-write" "g2-item" "g2" "g2-two-edges" "g2-read-only"
@@ -31,61 +31,62 @@ pub const SPECS: &[(&str, &str)] = specs! {
     "read-only-anomaly-answer"
 };
 
-/// What came of one script.
+/// The result of one script.
 #[derive(Clone, Debug)]
 pub struct SpecResult {
     /// The script.
     pub name: String,
-    /// Orders of its steps, and of its commits' phases.
+    /// Interleavings of its steps, and of its commits' phases.
     pub interleavings: u64,
-    /// Runs: each interleaving with the transactions on one worker, and on two; with phases, on one each.
+    /// Runs. Each interleaving of steps runs with the transactions on one worker and on two. With phases, each
+    /// transaction has a worker of its own.
     pub runs: u64,
     /// Transactions that committed.
     pub committed: u64,
-    /// Transactions that the scheme gave up.
+    /// Transactions that the scheme aborted.
     pub aborted: u64,
-    /// Runs in which all committed that wanted to.
+    /// Runs in which all transactions committed that tried to.
     pub whole: u64,
     /// Runs that no serial order explains.
     pub anomalies: u64,
-    /// Runs that a serial order explains, but none that keeps real time.
+    /// Runs that some serial order explains, but no order that keeps real time.
     pub stale: u64,
     /// The first run that is not serializable.
     pub first_anomaly: Option<String>,
 }
 
-/// What came of all scripts.
+/// The results of all scripts.
 #[derive(Clone, Debug, Default)]
 pub struct SpecReport {
-    /// One per script.
+    /// The results, one per script.
     pub specs: Vec<SpecResult>,
-    /// What should not be: none, where the scheme keeps its promises.
+    /// Failures. There are none if the scheme keeps its promises.
     pub failures: Vec<Failure>,
 }
 
 impl SpecReport {
-    /// Interleavings of all scripts.
+    /// Returns the number of interleavings of all scripts.
     pub fn interleavings(&self) -> u64 {
         self.specs.iter().map(|spec| spec.interleavings).sum()
     }
 
-    /// Runs of all scripts.
+    /// Returns the number of runs of all scripts.
     pub fn runs(&self) -> u64 {
         self.specs.iter().map(|spec| spec.runs).sum()
     }
 
-    /// Transactions that the scheme gave up, of all scripts.
+    /// Returns the number of transactions that the scheme aborted, of all scripts.
     pub fn aborted(&self) -> u64 {
         self.specs.iter().map(|spec| spec.aborted).sum()
     }
 
-    /// Runs that no serial order explains, of all scripts.
+    /// Returns the number of runs that no serial order explains, of all scripts.
     pub fn anomalies(&self) -> u64 {
         self.specs.iter().map(|spec| spec.anomalies).sum()
     }
 }
 
-/// The script of this name in [`SPECS`].
+/// Returns the script with this name in [`SPECS`].
 pub fn spec(name: &str) -> Option<Result<Script, ParseError>> {
     let (name, text) = SPECS.iter().find(|(known, _)| *known == name)?;
     Some(parse(&format!("{name}.spec"), text))
@@ -108,8 +109,9 @@ pub fn check_specs(player: &dyn Player) -> SpecReport {
     report
 }
 
-/// Runs one script in every interleaving of its steps; and where it has phases and the scheme's commits have some,
-/// of these as well. Of more than `max` of a kind these run: evenly spread over all of them. The first failure goes to `failures`.
+/// Runs one script in every interleaving of its steps. If the script has phases and the scheme's commits have some, it
+/// also runs in every interleaving of steps and phases. If there are more than `max` interleavings of a kind, `max` of
+/// them run, spread evenly. The first failure goes to `failures`.
 pub fn check_script(
     player: &dyn Player,
     script: &Script,
@@ -157,7 +159,7 @@ struct Check<'s> {
 }
 
 impl Check<'_> {
-    /// Runs one interleaving, which has this number among all, on each of these numbers of workers.
+    /// Runs one interleaving, the one with this number, on each of these numbers of workers.
     fn play(&mut self, moves: &[Move], number: u64, workers: &[usize]) {
         self.result.interleavings += 1;
         for workers in workers {
@@ -197,7 +199,7 @@ impl Check<'_> {
         }
     }
 
-    /// `has_all`: no interleaving of steps was left out.
+    /// Compares the result with the expectation. `has_all` says that no interleaving of steps was left out.
     fn conclude(&mut self, has_all: bool) {
         let name = self.player.isolation().expected().name();
         let Some((_, expected)) = self.script.expectations.iter().find(|(scheme, _)| scheme == name) else {

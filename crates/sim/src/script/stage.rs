@@ -1,11 +1,16 @@
 //! The stage: one run of a script on the real engine, in a database of its own, on one thread.
 //!
-//! Each transaction of the script is a closure in a worker's slot that waits at a gate before each of its steps.
-//! A schedule opens the gates one by one. After each opening the workers are stepped until all transactions are
-//! at their gates or have ended; one that is not there in time waits for another (for a lock, or for a commit
-//! that is under way). It is left waiting while the schedule goes on, and passes the gates that were opened
-//! meanwhile as soon as it can. (A schedule may also ask for a single round of the workers, so that the next
-//! transaction meets this one within an operation.)
+//! Each transaction of the script is a closure in a worker's slot that waits at a gate before each of its steps. A
+//! schedule opens the gates one by one:
+//!
+//! 1. A move opens a transaction's gate.
+//! 2. The workers are stepped until all transactions are at their gates or have ended.
+//! 3. A transaction that does not arrive in time waits for another transaction: for a lock, or for a commit that is
+//!    under way. It is left waiting while the schedule continues, and passes the gates that were opened meanwhile as
+//!    soon as it can.
+//!
+//! A schedule may also ask for a single round of the workers. The next transaction then meets this transaction within
+//! an operation.
 
 use super::actor::{Actor, SPREAD, Values, act, engine_key};
 use super::history::{Described, History};
@@ -22,27 +27,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// One thing that happens next.
+/// One move of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// This transaction takes a step, as far as it gets.
+    /// This transaction takes a step, as far as it can.
     Step(u8),
-    /// This transaction sets out on a step, and others move before it has taken it: their operations meet
-    /// half-way.
+    /// This transaction begins a step, and others move before it has finished the step: their operations meet half-way.
     Start(u8),
-    /// This transaction's commit, which its last step has begun, goes on by a phase, or looks again at what it waits
-    /// for; the last of these is to its end. Each transaction has a worker of its own then.
+    /// This transaction's commit, which its last step has begun, continues by a phase, or looks again at what it waits
+    /// for. The last of these moves takes it to its end. Each transaction then has a worker of its own.
     Phase(u8),
-    /// Rows that no script sees are put between the keys, so that index nodes split.
+    /// Rows that no script sees are inserted between the keys, so that index nodes split.
     Fill,
-    /// They are removed, so that index nodes go.
+    /// These rows are deleted, so that index nodes go away.
     Clear,
     /// Each worker cleans up.
     Tend,
 }
 
 impl Move {
-    /// The transaction whose step it is.
+    /// Returns the transaction whose step it is, if it is one.
     pub fn transaction(self) -> Option<u8> {
         match self {
             Move::Step(at) | Move::Start(at) | Move::Phase(at) => Some(at),
@@ -51,36 +55,36 @@ impl Move {
     }
 }
 
-/// What happens when, and where.
+/// The order of a run's moves, and where its transactions run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// In this order. Each transaction has as many steps here as in its script.
+    /// The moves in order. Each transaction has as many steps here as in its script.
     pub moves: Vec<Move>,
-    /// The workers that the transactions are spread over.
+    /// The number of workers that the transactions are spread over.
     pub workers: usize,
-    /// Decides how long commits stay between their phases.
+    /// The seed, which decides how long commits stay between their phases.
     pub seed: u64,
-    /// What is different from other runs.
+    /// The differences from other runs.
     pub variant: Variant,
 }
 
-/// What is different in some runs.
+/// The differences of some runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Variant {
-    /// Transactions declare partitions, whether or not these are what they need: as the seed says.
+    /// Transactions declare partitions, whether or not they need these. The seed chooses.
     pub declares: bool,
-    /// Tables have an index by the value, which is compared with them at the end.
+    /// Tables have an index by value, which is compared with them at the end.
     pub has_indexes: bool,
     /// Operations run where they are polled.
     pub in_place: bool,
-    /// Scans read columns beside the tables, where the scheme has snapshots to read them by.
+    /// Scans read projections of the tables, if the scheme has snapshots to read them by.
     pub by_columns: bool,
-    /// Beside their operations transactions leak reads of the same rows.
+    /// Beside their operations, transactions leak reads of the same rows.
     pub leaks: bool,
 }
 
 impl Variant {
-    /// Some variant, as a seed says.
+    /// Returns the variant of a seed.
     pub(super) fn seeded(seed: u64) -> Variant {
         const ONE_OF_FOUR: u64 = 25;
         let mut random = Random::new(seed ^ 0x1d_97ac);
@@ -118,13 +122,13 @@ impl std::fmt::Display for Schedule {
     }
 }
 
-/// Runs the script under a scheme. An error says what the engine did that no transaction may.
+/// Runs the script under a scheme. An error says what the engine did that no transaction may do.
 pub fn play<C: ConcurrencyControl>(
     script: &Script,
     schedule: &Schedule,
     kind: Kind,
 ) -> Result<History, String> {
-    // Caught, so that a failure comes with its script: nothing of the run is used afterwards.
+    // Panics are caught so that a failure comes with its script. Nothing of the run is used afterwards.
     catch_unwind(AssertUnwindSafe(|| run::<C>(script, schedule, kind))).unwrap_or_else(|payload| {
         let message = payload.downcast_ref::<String>().map(String::as_str);
         let message = message.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -150,21 +154,21 @@ fn run<C: ConcurrencyControl>(script: &Script, schedule: &Schedule, kind: Kind) 
     stage.finish()
 }
 
-/// Rounds over the workers after which a transaction that has not come to its gate is left waiting. (Where it
-/// would have come yet, nothing is lost but a schedule that was meant to be another one.)
+/// Rounds over the workers after which a transaction that has not reached its gate is left waiting. If it would have
+/// arrived later, the only loss is that the run follows another schedule than the intended one.
 const LOOKS_MAX: usize = 512;
-/// The same for the rows that no script sees, which are many.
+/// The same limit for the rows that no script sees, which are many.
 const LOOKS_OF_FILL_MAX: usize = 8192;
 /// Rounds until everything has ended.
 const LOOKS_AT_THE_END_MAX: usize = 100_000;
-/// Transactions open on a worker at once: those of a script, and the stage's own.
+/// The maximum number of transactions open on a worker at once: those of a script, and the stage's own.
 const OPEN_MAX: usize = super::text::TRANSACTIONS_MAX + 1;
-/// Keys of a script that are in one partition, and how many leading bits of the engine's keys make that so.
+/// The number of a script's keys in one partition, and the number of leading bits of the engine's keys that gives it.
 const PARTITION_KEYS: u32 = 2;
 const PARTITION_BITS: u32 = u64::BITS - (SPREAD * PARTITION_KEYS as u64).ilog2();
-/// Partitions that transactions may declare.
+/// The maximum number of partitions that a transaction declares.
 const DECLARED_MAX: u32 = 4;
-/// Rows that a `Fill` puts behind each key: enough to part the keys' index nodes.
+/// Rows that a `Fill` inserts behind each key: enough to separate the keys' index nodes.
 const FILL_ROWS: u64 = 24;
 
 // Fields drop in this order: the transactions on the workers, then the database.
@@ -175,19 +179,19 @@ struct Stage<'s, C: ConcurrencyControl> {
     workers: Vec<Worker<C, EveryMiss>>,
     /// One per worker.
     phases: Vec<Rc<Phases>>,
-    /// Moves of this kind that are to come, of each transaction.
+    /// The number of moves of this kind that are still to come, by transaction.
     phases_left: Vec<usize>,
     actors: Vec<Actor>,
     tables: Tables,
-    /// By the value, of each table, in some runs.
+    /// Indexes by value, one per table, in some runs.
     indexes: Vec<ByValue>,
-    /// What scans read in some runs: of each table.
+    /// Projections that scans read in some runs, one per table.
     columns: Rc<Vec<Values<C>>>,
-    /// In some runs operations run where they are polled: a frozen table without rows, to be read for that.
+    /// A frozen table without rows. In some runs it is read so that operations run where they are polled.
     idle: Option<Table<u64, i64>>,
     database: Database<C>,
     fault: Rc<RefCell<Option<String>>>,
-    /// A transaction of the stage's own is open.
+    /// True while a transaction of the stage's own is open.
     is_filling: Rc<Cell<bool>>,
 }
 
@@ -265,7 +269,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         })
     }
 
-    /// From now on commits go on by the moves of a schedule, after one phase with which they begin.
+    /// Makes commits continue by the moves of a schedule, after the phase with which they begin.
     fn part_commits(&mut self, moves: &[Move]) {
         assert!(self.workers.len() >= self.script.transactions.len(), "a worker has one commit at most");
         for each in moves {
@@ -298,7 +302,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         Ok(())
     }
 
-    /// Opens the gate of a transaction, which begins with its first step.
+    /// Opens the gate of a transaction. The first step also begins it.
     fn step(&mut self, at: usize) -> Result<(), String> {
         let actor = &self.actors[at];
         actor.gate.open();
@@ -316,7 +320,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         self.spawn(at, body, move |result| outside.end(result))
     }
 
-    /// Keys whose partitions a transaction declares: none, or some of the first ones, whatever it needs.
+    /// Returns keys whose partitions a transaction declares: none, or some of the first keys, whatever it needs.
     fn declared(&self, at: usize) -> Vec<u32> {
         if !self.variant.declares {
             return Vec::new();
@@ -326,8 +330,8 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         (0..DECLARED_MAX).filter(|part| chosen >> part & 1 == 1).map(|part| part * PARTITION_KEYS).collect()
     }
 
-    /// Puts rows between the keys, or removes them, in a transaction of the stage's own: one at a time, so that
-    /// there is room for those of the script.
+    /// Inserts rows between the keys, or deletes them, in a transaction of the stage's own. Only one such transaction
+    /// is open at a time, so that there is room for those of the script.
     fn fill(&mut self, puts: bool) -> Result<(), String> {
         if self.is_filling.replace(true) {
             return Ok(());
@@ -368,7 +372,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         spawned.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Steps the workers in turn until nothing moves. False: something still does.
+    /// Steps the workers in turn until nothing moves. Returns false if something still does.
     fn settle(&mut self, looks_max: usize) -> bool {
         for _ in 0..looks_max {
             let mut is_idle = true;
@@ -404,7 +408,7 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
         all.filter(|(_, actor)| actor.is_open.get()).map(|(transaction, _)| transaction.name.as_str())
     }
 
-    /// Each index has the rows that there are.
+    /// Checks that each index has exactly the rows of its table.
     fn check_indexes(&self) -> Result<(), String> {
         for (table, index) in self.tables.iter().zip(&self.indexes) {
             let transaction = self.database.begin().map_err(words)?;
@@ -443,12 +447,12 @@ impl<'s, C: ConcurrencyControl> Stage<'s, C> {
     }
 }
 
-/// An index of each table by the value.
+/// Makes an index by value for each table.
 fn indexes<C: ConcurrencyControl>(database: &Database<C>, tables: &Tables) -> Result<Vec<ByValue>> {
     tables.iter().map(|table| database.index(*table, "by value", |_, value| Some(value))).collect()
 }
 
-/// Columns of the rows that there are of each table, a few in a block; none, if the scheme has no snapshots.
+/// Makes a projection of each table's rows, with few rows per block. There are none if the scheme has no snapshots.
 fn columns<C: ConcurrencyControl>(database: &Database<C>, tables: &Tables) -> Result<Vec<Values<C>>> {
     let mut options = ProjectionOptions::default();
     options.block_rows = 3;
@@ -464,7 +468,7 @@ fn columns<C: ConcurrencyControl>(database: &Database<C>, tables: &Tables) -> Re
     Ok(all)
 }
 
-/// A frozen table, to be read so that operations run in place.
+/// Makes a frozen table, which is read so that operations run in place.
 fn idle<C: ConcurrencyControl>(database: &Database<C>) -> Result<Table<u64, i64>> {
     let idle = database.table("idle")?;
     database.freeze(idle)?;
@@ -475,7 +479,8 @@ fn words(error: Error) -> String {
     error.to_string()
 }
 
-/// Where rows are put that no script sees: behind each of the first rows, and at the head of each table.
+/// Returns where the rows are inserted that no script sees: behind each of the first rows, and at the head of each
+/// table.
 fn places(script: &Script) -> Vec<Place> {
     let heads = (0..script.tables.len()).map(|table| (table as u8, 0));
     let mut places: Vec<Place> = script.rows.keys().copied().chain(heads).collect();
@@ -495,7 +500,8 @@ mod tests {
         transaction a\n get t[1]\n commit\n\
         transaction b\n put t[1] = 2\n get t[1]\n commit";
 
-    /// Proves that a transaction that is long in coming holds up no other one, and that it goes on when it can.
+    /// Proves that a transaction that takes long to arrive does not delay other transactions, and that it continues
+    /// when it can.
     #[test]
     fn who_waits_is_left_waiting() {
         let script = parse("waits", SCRIPT).unwrap();
@@ -504,7 +510,7 @@ mod tests {
                 Stage::<Snapshot>::new(&script, workers, 0, Variant::default(), Kind::default()).unwrap();
             let (may_end, has_ended) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
             let (flag, tables) = (may_end.clone(), stage.tables.clone());
-            // Stands for a transaction that waits for another: it takes steps, and gets nowhere.
+            // Stands for a transaction that waits for another: it takes steps without progress.
             let waits = async move |tx: &Txn<Snapshot>| {
                 while !flag.get() {
                     tx.get(tables[0], 0).await?;
@@ -527,7 +533,7 @@ mod tests {
         }
     }
 
-    /// Proves that a transaction that only sets out is left within its operation.
+    /// Proves that a transaction that only begins a step is left within its operation.
     #[test]
     fn who_sets_out_is_left_half_way() {
         let script = parse("half-way", SCRIPT).unwrap();
@@ -546,8 +552,7 @@ mod tests {
         assert_eq!(seen(&stage), (true, 1));
     }
 
-    /// Proves that gates that were opened too early are passed later, and that a transaction that never ends is
-    /// named.
+    /// Proves that gates opened too early are passed later, and that a transaction that never ends is named.
     #[test]
     fn who_never_ends_is_named() {
         let script = parse("never", SCRIPT).unwrap();
@@ -572,8 +577,8 @@ mod tests {
         assert!(fault.starts_with("a panic: "), "{fault}");
     }
 
-    /// Proves that the stage's own transactions come to their end at once, however many rows they touch, and that
-    /// any number of them leaves room for the script's.
+    /// Proves that the stage's own transactions end at once, however many rows they touch, and that any number of them
+    /// leaves room for the script's transactions.
     #[test]
     fn filling_leaves_room() {
         let rows: String = (1..=12).map(|key| format!("row t[{key}] = {key}\n")).collect();

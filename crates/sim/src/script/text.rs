@@ -9,7 +9,7 @@ use super::tokens::{Reason, Token, tokens};
 use crate::isolation::Isolation;
 use std::fmt;
 
-/// Why a text is no script.
+/// The reason why a text is not a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The text's name.
@@ -28,11 +28,11 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Transactions that a script may have.
+/// The maximum number of transactions of a script.
 pub const TRANSACTIONS_MAX: usize = 4;
 const TABLES_MAX: usize = 4;
 const FILLER_MAX: u32 = 200;
-/// As many as a commit has, beyond the one that it begins with.
+/// The number of phases of a commit, beyond the phase that it begins with.
 const PHASES_MAX: u32 = 4;
 
 /// Reads a script.
@@ -48,7 +48,7 @@ pub fn parse(name: &str, source: &str) -> Result<Script, ParseError> {
 
 struct Parser {
     script: Script,
-    /// Of the transaction that is being read.
+    /// The variables of the transaction that is being read.
     variables: Vec<String>,
 }
 
@@ -116,11 +116,11 @@ fn ends_always(statement: &Statement) -> bool {
     statement.condition.is_none() && matches!(statement.action, Action::Commit | Action::Abort)
 }
 
-/// What is left of a line.
+/// The rest of a line.
 struct Rest<'p, 't> {
     parser: &'p mut Parser,
     tokens: &'t [Token<'t>],
-    /// `key` and `value` mean the row at hand.
+    /// True if `key` and `value` mean those of the current row.
     of_rows: bool,
 }
 
@@ -203,7 +203,7 @@ impl Rest<'_, '_> {
     }
 }
 
-/// What puts something into a variable.
+/// The statements that set a variable.
 const READINGS: &str = "`get`, `peek`, `lock`, `count`, `sum`, `first` or `last`";
 
 // ---- statements
@@ -339,7 +339,7 @@ impl Rest<'_, '_> {
     }
 }
 
-/// Operators by how closely they bind, loosest first.
+/// The operators by precedence, lowest first.
 const OPERATORS: [&[(Token<'static>, Operator)]; 4] = [
     &[(Token::Word("and"), Operator::And)],
     &[

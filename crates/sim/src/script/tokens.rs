@@ -1,9 +1,9 @@
-//! A line of a script in words, numbers and symbols.
+//! Splits a line of a script into words, numbers and symbols.
 
 /// What is wrong, without the place.
 pub(super) type Reason = String;
 
-/// One of them.
+/// A word, a number or a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'l> {
     Word(&'l str),
@@ -20,11 +20,11 @@ impl std::fmt::Display for Token<'_> {
     }
 }
 
-/// Longer ones first.
+/// The symbols, longer ones first.
 const SYMBOLS: &[&str] =
     &["..", "==", "!=", "<=", ">=", "<", ">", "=", "+", "-", "*", "%", "[", "]", "(", ")", ";"];
 
-/// The tokens of a line, what follows a `#` left out.
+/// Returns the tokens of a line, without what follows a `#`.
 pub(super) fn tokens(line: &str) -> Result<Vec<Token<'_>>, Reason> {
     let mut rest = line.split('#').next().unwrap_or_default().trim_start();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The states that a crash of the machine can leave behind: each built from a seed, any of them again.
+//! The states that a crash of the machine can leave behind. Each is built from a seed and can be built again.
 
 use super::disk::{Disk, Inode, Names};
 use super::image::{Content, Image};
@@ -7,26 +7,26 @@ use crate::Random;
 use braiddb::storage::SECTOR_BYTES;
 use std::sync::Arc;
 
-/// The seed of the crash in which nothing survives that was not synced.
+/// The seed of the crash in which only synced data survives.
 pub const NOTHING: u64 = 0;
 /// The seed of the crash in which everything survives.
 pub const EVERYTHING: u64 = 1;
 
-/// So many sectors of noise are made per crash at most; blocks share them.
+/// The maximum number of sectors of noise made per crash. Blocks share them.
 const NOISE_SECTORS: u64 = 4;
 
 /// A crash, and what is found after it.
 #[derive(Debug)]
 pub struct Crash {
-    /// After so many operations that changed something: [`SimulatedStorage::boundary`] at that time.
+    /// The number of operations before the crash that changed something: [`SimulatedStorage::boundary`] at that time.
     pub boundary: u64,
-    /// With this seed and the boundary, [`SimulatedStorage::crash`] makes the same state again.
+    /// The seed. With it and the boundary, [`SimulatedStorage::crash`] makes the same state again.
     pub seed: u64,
     /// The disk after the crash. It has a history of its own, so recovery can crash too.
     pub storage: SimulatedStorage,
 }
 
-/// Crashes at every boundary in turn, several at each: see [`SimulatedStorage::crash_states`].
+/// Iterates over crashes at every boundary in turn, several at each. See [`SimulatedStorage::crash_states`].
 #[derive(Debug)]
 pub struct CrashStates {
     pub(super) disk: Disk,
@@ -35,7 +35,7 @@ pub struct CrashStates {
     pub(super) boundary: u64,
     pub(super) random: Random,
     pub(super) states_per_boundary: u64,
-    /// How many were made at this boundary.
+    /// The number of states made at this boundary.
     pub(super) made: u64,
 }
 
@@ -57,12 +57,12 @@ impl Iterator for CrashStates {
     }
 }
 
-/// How much of what is not synced survives.
+/// How much of the unsynced data survives.
 #[derive(Clone, Copy)]
 enum Survival {
     Nothing,
     Everything,
-    /// Each part this often in a hundred.
+    /// Each part survives this often in a hundred.
     Some(u64),
 }
 
@@ -83,7 +83,7 @@ impl Survival {
         }
     }
 
-    /// The last of the versions, or any of them.
+    /// Returns the last version, or any of them.
     fn version<T: Clone>(self, versions: &[T], random: &mut Random) -> T {
         assert!(!versions.is_empty(), "what was written has a version");
         let is_any = matches!(self, Survival::Some(_)) && random.chance(50);
@@ -92,7 +92,7 @@ impl Survival {
     }
 }
 
-/// The disk that is found after a crash of this one.
+/// Returns the disk that is found after a crash of this disk.
 pub(super) fn crash(disk: &Disk, seed: u64) -> Disk {
     let mut random = Random::new(seed);
     let survival = Survival::of(seed, &mut random);
@@ -142,7 +142,7 @@ fn surviving_image(file: &Inode, survival: Survival, noise: &mut Noise<'_>, rand
     image
 }
 
-/// What is found in blocks that nothing was written to.
+/// The content that is found in blocks to which nothing was written.
 struct Noise<'a> {
     disk: &'a Disk,
     made: Vec<Content>,

@@ -1,32 +1,32 @@
-//! A disk: what is durable, what is not yet, and what the process sees. It changes by [`Effect`]s alone, so
-//! that the same effects make the same disk again.
+//! A disk: what is durable, what is not durable yet, and what the process sees. Only [`Effect`]s change it, so the same
+//! effects make the same disk again.
 
 use super::image::{Content, Image};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A sector that is written again and again without a sync keeps its last versions only. The oldest are
+/// The number of versions kept of a sector that is written repeatedly without a sync. The oldest versions are
 /// forgotten, which loses states of the disk and invents none.
 const VERSIONS_MAX: usize = 8;
 
-/// So many sectors of files that are gone may come to light again.
+/// The number of sectors of removed files whose content may come to light again.
 const FREED_MAX: usize = 32;
 
-/// So many operations on names wait for a sync. Beyond, the oldest is taken as done.
+/// The number of operations on names that can wait for a sync. Beyond it, the oldest operation counts as durable.
 const CHANGES_MAX: usize = 4096;
 
-/// A file, whatever its name.
+/// A file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct InodeId(pub(super) u64);
 
 pub(super) type Names = BTreeMap<Arc<str>, InodeId>;
 
-/// What an operation did to the disk. Faults and choices are in it already.
+/// The effect of an operation on the disk. Faults and choices are already in it.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
     Name(NameChange),
     SyncNames,
-    /// A failed sync of the directory: some changes are durable, the others will never be.
+    /// A failed sync of the directory: some changes are durable, and the others never will be.
     DropNames {
         kept: Vec<bool>,
     },
@@ -38,21 +38,21 @@ pub(super) enum Effect {
     Sync {
         inode: InodeId,
     },
-    /// A failed sync of a file: these sectors are durable, the others will never be.
+    /// A failed sync of a file: these sectors are durable, and the others never will be.
     Drop {
         inode: InodeId,
         kept: Vec<u64>,
         keeps_len: bool,
         evicts: bool,
     },
-    /// Nothing leads to the file any more.
+    /// No name or handle leads to the file any more.
     Forget {
         inode: InodeId,
     },
 }
 
 impl Effect {
-    /// How much of the history this takes.
+    /// Returns how much of the history's limit this effect takes.
     pub(super) fn weight(&self) -> usize {
         match self {
             Effect::Write { sectors, .. } => 1 + sectors.len(),
@@ -71,7 +71,7 @@ pub(super) enum NameChange {
 }
 
 impl NameChange {
-    /// Makes the change, unless it takes a name that was to be set free first and is not.
+    /// Makes the change, unless it takes a name that should have been freed first and was not.
     pub(super) fn apply(&self, names: &mut Names) {
         match self {
             NameChange::Create { name, inode } => {
@@ -97,26 +97,26 @@ impl NameChange {
     }
 }
 
-/// A file: `seen` is what reads see, `durable` what is on the disk for sure.
+/// A file. `seen` is what reads see, and `durable` is what is certainly on the disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
     pub(super) seen: Image,
     pub(super) durable: Image,
-    /// What each sector has held since the last sync, oldest first.
+    /// The versions of each sector since the last sync, oldest first.
     pub(super) unsynced: BTreeMap<u64, Vec<Content>>,
-    /// How long the file has been since the last sync, oldest first.
+    /// The lengths of the file since the last sync, oldest first.
     pub(super) unsynced_lens: Vec<u64>,
 }
 
 impl Inode {
-    /// A file all of which is durable.
+    /// Makes a file that is durable as a whole.
     pub(super) fn synced(image: Image) -> Inode {
         Inode { seen: image.clone(), durable: image, ..Inode::default() }
     }
 
     fn write(&mut self, sector: u64, content: Content) {
         if content.has_block() && !self.durable.get(sector).has_block() {
-            // The block is the file's as soon as the file system likes, its content only with the data.
+            // The file system may give the block to the file at any time. The content follows only with the data.
             self.durable.set(sector, Content::Unwritten);
         }
         self.seen.set(sector, content.clone());
@@ -130,7 +130,7 @@ impl Inode {
         }
     }
 
-    /// Makes durable what `keeps` says, and forgets that the rest was ever to be.
+    /// Makes durable what `keeps` says, and forgets all other pending changes.
     fn settle(&mut self, keeps: impl Fn(u64) -> bool, keeps_len: bool) {
         for (sector, mut versions) in std::mem::take(&mut self.unsynced) {
             let last = versions.pop().expect("a sector that was written has a version");
@@ -156,7 +156,7 @@ fn push_bounded<T>(versions: &mut Vec<T>, version: T) {
     versions.push(version);
 }
 
-/// A directory with its files. Clones share what neither changes.
+/// A directory with its files. Clones share everything that neither changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     pub(super) inodes: BTreeMap<InodeId, Arc<Inode>>,
@@ -164,7 +164,7 @@ pub(super) struct Disk {
     pub(super) names: Names,
     pub(super) durable_names: Names,
     pub(super) unsynced_names: Vec<NameChange>,
-    /// What was in files that are gone: it may come to light in blocks that nothing was written to.
+    /// The content of removed files. It may come to light in blocks to which nothing was written.
     pub(super) freed: VecDeque<Content>,
 }
 
@@ -178,7 +178,7 @@ impl Disk {
         Arc::make_mut(found.expect("a file is kept as long as a name or a handle leads to it"))
     }
 
-    /// Whether some name, seen, durable or on the way, leads to the file.
+    /// Returns true if some name leads to the file: seen, durable or pending.
     pub(super) fn is_named(&self, inode: InodeId) -> bool {
         let leads = |names: &Names| names.values().any(|other| *other == inode);
         let is_changed = self.unsynced_names.iter().any(|change| change.inode() == inode);

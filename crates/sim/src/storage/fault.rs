@@ -1,37 +1,37 @@
-//! What goes wrong, and when.
+//! Faults, and when they strike.
 
 use braiddb::storage::Operation;
 
 /// What goes wrong with an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails and has done nothing. Any operation.
+    /// It fails without an effect. Any operation.
     Fail,
-    /// There is no room: it fails and has done nothing. Create, write, preallocate.
+    /// There is no room, so it fails without an effect. Create, write, preallocate.
     Full,
     /// It does only a part, and says how much. Read, write.
     Short,
-    /// It writes any of its sectors, and fails. Write.
+    /// It writes some of its sectors and fails. Write.
     Torn,
-    /// It fails; some of what was to be synced is durable, and the rest will never be, although later syncs
-    /// succeed. By seed, reads go on seeing what was written, or what is on the disk. Sync of data or names.
+    /// It fails. Some of the pending changes are durable, and the others never will be, although later syncs succeed.
+    /// The seed decides whether reads still see what was written or see what is on the disk. Sync of data or names.
     DropUnsynced,
-    /// It takes so many virtual ticks more, and succeeds. Any operation.
+    /// It takes additional virtual ticks and succeeds. Any operation.
     Slow {
-        /// How many.
+        /// The number of additional ticks.
         ticks: u64,
     },
-    /// One bit is wrong: for good if it is a write, this once if it is a read. It reports success.
+    /// One bit is wrong: permanently in a write, once in a read. It reports success.
     BitFlip,
-    /// The data lands somewhere else, in this file or another; where it should be, all stays as it was, but
-    /// for the length of the file. It reports success. Write.
+    /// The data is written to another place, in this file or another. The intended place stays as it was, except that
+    /// the file has its new length. It reports success. Write.
     Misdirected,
-    /// Nothing is written, so that later reads are stale; the file has its new length. It reports success.
+    /// Nothing is written, so later reads are stale. The file has its new length. It reports success. Write.
     Lost,
 }
 
 impl Fault {
-    /// Whether this can happen to such an operation.
+    /// Returns true if this fault can happen to this operation.
     pub fn applies_to(self, operation: Operation) -> bool {
         use Operation::{Create, Preallocate, Read, SyncData, SyncDirectory, Write};
         match self {
@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// How often a fault comes.
+/// How often a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
     Once,
@@ -52,7 +52,7 @@ enum Repeat {
     Every,
 }
 
-/// A fault that comes with the n-th operation of a kind, counted from 1 when the rule is given.
+/// A fault that strikes the n-th operation of a kind, counted from 1 when the rule is given.
 #[derive(Clone, Debug)]
 pub struct FaultRule {
     operation: Option<Operation>,
@@ -75,27 +75,27 @@ impl FaultRule {
         FaultRule { operation, nth, repeat, fault, seen: 0 }
     }
 
-    /// The n-th operation of the kind, or of any kind, and no other.
+    /// Strikes the n-th operation of the kind, or of any kind, and no other.
     pub fn once(operation: impl Into<Option<Operation>>, nth: u64, fault: Fault) -> FaultRule {
         FaultRule::new(operation.into(), nth, Repeat::Once, fault)
     }
 
-    /// The n-th operation of the kind, or of any kind, and all that follow.
+    /// Strikes the n-th operation of the kind, or of any kind, and all that follow.
     pub fn for_ever(operation: impl Into<Option<Operation>>, nth: u64, fault: Fault) -> FaultRule {
         FaultRule::new(operation.into(), nth, Repeat::ForEver, fault)
     }
 
-    /// Every n-th operation of the kind, or of any kind.
+    /// Strikes every n-th operation of the kind, or of any kind.
     pub fn every(operation: impl Into<Option<Operation>>, nth: u64, fault: Fault) -> FaultRule {
         FaultRule::new(operation.into(), nth, Repeat::Every, fault)
     }
 
-    /// Whether names are lost by it that can be seen for as long as the machine runs.
+    /// Returns true if the fault loses names that stay visible while the machine runs.
     pub fn loses_names(&self) -> bool {
         (self.operation, self.fault) == (Some(Operation::SyncDirectory), Fault::DropUnsynced)
     }
 
-    /// Counts an operation, and says what happens to it.
+    /// Counts an operation, and returns the fault that strikes it.
     pub(super) fn meet(&mut self, operation: Operation) -> Option<Fault> {
         if self.operation.is_some_and(|of| of != operation) {
             return None;

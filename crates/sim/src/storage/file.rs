@@ -1,4 +1,4 @@
-//! An open file: calls turned into effects, with the faults that strike them.
+//! An open file. It turns calls into effects, with the faults that strike them.
 
 use super::disk::{Effect, InodeId};
 use super::fault::Fault;
@@ -31,7 +31,7 @@ impl SimulatedFile {
         Err(StorageError::new(operation, &*self.name, Cause::ReadOnly))
     }
 
-    /// Where a range ends, if a file can be so long.
+    /// Returns the end of a range, if a file can be this long.
     fn end(&self, operation: Operation, offset: u64, bytes: u64) -> Result<u64> {
         let too_large = || failed(operation, &self.name, ErrorKind::FileTooLarge).at(offset);
         offset.checked_add(bytes).filter(|end| *end <= i64::MAX as u64).ok_or_else(too_large)
@@ -49,7 +49,7 @@ impl SimulatedFile {
         state.commit(what.0, &self.name, Some(what.1), effect);
     }
 
-    /// As many of the bytes as there is room for.
+    /// Returns how many of the bytes there is room for.
     fn fitting(&self, state: &State, offset: u64, len: usize) -> usize {
         let seen = &state.disk.inode(self.inode).seen;
         let mut free = state.blocks_free();
@@ -64,14 +64,15 @@ impl SimulatedFile {
         len
     }
 
-    /// What a write leaves where its data never came: blocks, as the file system has given them already.
+    /// Returns what a write leaves if its data never arrived: the blocks that the file system has already given to the
+    /// file.
     fn unwritten(&self, state: &State, offset: u64, len: usize) -> Vec<(u64, Content)> {
         let seen = &state.disk.inode(self.inode).seen;
         let new = pieces(offset, len).filter(|piece| !seen.get(piece.sector).has_block());
         new.map(|piece| (piece.sector, Content::Unwritten)).collect()
     }
 
-    /// Writes the data to another place that a file has.
+    /// Writes the data to a wrong place, in this file or another.
     fn misdirect(&self, state: &mut State, offset: u64, data: &[u8]) {
         let mut places: Vec<InodeId> = state.disk.names.values().copied().collect();
         places.retain(|inode| state.disk.inode(*inode).seen.len_bytes() > 0);
@@ -97,7 +98,7 @@ impl SimulatedFile {
     }
 }
 
-/// The sectors of a write with the new bytes in them.
+/// Returns the sectors of a write with the new bytes in them.
 fn written(seen: &Image, offset: u64, data: &[u8]) -> Vec<(u64, Content)> {
     let patch = |piece: Piece| {
         let new = &data[piece.from..piece.from + piece.len];
@@ -113,7 +114,7 @@ fn flip_bit(state: &mut State, bytes: &mut [u8]) {
     }
 }
 
-/// A part of `len`, not all of it unless it cannot be parted.
+/// Returns a part of `len` that is less than all of it, unless it cannot be divided.
 fn part(state: &mut State, len: usize) -> usize {
     if len < 2 { len } else { state.random.between(1, len as u64 - 1) as usize }
 }
@@ -182,7 +183,7 @@ impl File for SimulatedFile {
         }
         let seen = &state.disk.inode(self.inode).seen;
         let (range, have) = (offset / SECTOR..end.div_ceil(SECTOR), seen.blocks());
-        // Looked at before the sectors are listed, of which there may be any number.
+        // Checked before the sectors are listed, because there may be any number of them.
         if range.end - range.start > have.saturating_add(state.blocks_free()) {
             return Err(failed(Operation::Preallocate, &self.name, ErrorKind::StorageFull).at(offset));
         }
@@ -214,7 +215,7 @@ impl File for SimulatedFile {
             state.commit(Operation::SyncData, &self.name, None, Effect::Sync { inode: self.inode });
             return Ok(());
         }
-        // The one fault that is left to the operation: `DropUnsynced`.
+        // The one fault that the operation itself handles: `DropUnsynced`.
         let mut kept: Vec<u64> = state.disk.inode(self.inode).unsynced.keys().copied().collect();
         kept.retain(|_| state.random.chance(50));
         let (keeps_len, evicts) = (state.random.chance(50), state.random.chance(50));

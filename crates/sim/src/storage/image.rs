@@ -1,4 +1,4 @@
-//! The bytes of a file by sectors, shared between all states of a disk that have the same.
+//! The bytes of a file by sectors, shared between all states of a disk that have the same bytes.
 
 use braiddb::storage::SECTOR_BYTES;
 use std::collections::BTreeMap;
@@ -8,23 +8,23 @@ pub(super) type Sector = [u8; SECTOR_BYTES];
 
 const ZEROS: Sector = [0; SECTOR_BYTES];
 
-/// The unit of sharing: a change copies this many references.
+/// Sectors per chunk, which is the unit of sharing. A change copies this many references.
 const CHUNK_SECTORS: u64 = 64;
 
-/// What a sector holds.
+/// The content of a sector.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Content {
-    /// Zeros for sure, without a block.
+    /// Certainly zeros, without a block.
     #[default]
     Hole,
-    /// A block to which nothing was written: zeros to a reader, and anything after a crash.
+    /// A block to which nothing was written: zeros to a reader, and any content after a crash.
     Unwritten,
     /// These bytes.
     Data(Arc<Sector>),
 }
 
 impl Content {
-    /// What a reader sees.
+    /// Returns what a reader sees.
     pub(super) fn bytes(&self) -> &Sector {
         match self {
             Content::Data(sector) => sector,
@@ -36,14 +36,14 @@ impl Content {
         !matches!(self, Content::Hole)
     }
 
-    /// The same with `data` from byte `at` on.
+    /// Returns the content with `data` from byte `at` on.
     pub(super) fn patched(&self, at: usize, data: &[u8]) -> Content {
         let mut sector = *self.bytes();
         sector[at..at + data.len()].copy_from_slice(data);
         Content::Data(Arc::new(sector))
     }
 
-    /// The same with zeros from byte `at` on.
+    /// Returns the content with zeros from byte `at` on.
     fn cut(&self, at: usize) -> Content {
         match self {
             Content::Data(sector) if sector[at..] != ZEROS[at..] => self.patched(at, &ZEROS[at..]),
@@ -55,17 +55,17 @@ impl Content {
 #[derive(Clone, Debug)]
 struct Chunk {
     sectors: [Content; CHUNK_SECTORS as usize],
-    /// How many of them have a block that nothing was written to.
+    /// The number of blocks to which nothing was written.
     unwritten: usize,
 }
 
-/// A file's bytes. Those beyond `len_bytes` in its last sector are zeros.
+/// A file's bytes. Bytes beyond `len_bytes` in its last sector are zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     len_bytes: u64,
-    /// By number; none that has no block at all.
+    /// The chunks by number. Each has at least one block.
     chunks: BTreeMap<u64, Arc<Chunk>>,
-    /// How many sectors have a block.
+    /// The number of sectors that have a block.
     blocks: u64,
 }
 
@@ -78,7 +78,7 @@ impl Image {
         self.blocks
     }
 
-    /// Sets the length and nothing else: the caller sets the sectors that this leaves behind.
+    /// Sets only the length. The caller sets the sectors that this cuts off.
     pub(super) fn set_len_bytes(&mut self, len_bytes: u64) {
         self.len_bytes = len_bytes;
     }
@@ -107,7 +107,7 @@ impl Image {
         }
     }
 
-    /// Copies what lies from `offset` on, as far as the file goes, and says how much that was.
+    /// Copies bytes from `offset` on, up to the end of the file, and returns how many.
     pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let left = self.len_bytes.saturating_sub(offset);
         let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -118,7 +118,7 @@ impl Image {
         len
     }
 
-    /// The numbers of the sectors from this one on that have a block.
+    /// Returns the numbers of the sectors from `first` on that have a block.
     pub(super) fn blocks_from(&self, first: u64) -> impl Iterator<Item = u64> {
         let chunks = self.chunks.range(first / CHUNK_SECTORS..);
         let sectors = chunks.flat_map(|(number, chunk)| {
@@ -128,12 +128,12 @@ impl Image {
         sectors.skip_while(move |sector| *sector < first)
     }
 
-    /// The numbers of the chunks in which nothing was written to some block.
+    /// Returns the numbers of the chunks with blocks to which nothing was written.
     pub(super) fn unwritten_chunks(&self) -> Vec<u64> {
         self.chunks.iter().filter(|(_, chunk)| chunk.unwritten > 0).map(|(number, _)| *number).collect()
     }
 
-    /// Gives each block of the chunk that nothing was written to what `choose` says.
+    /// Gives the content that `choose` returns to each block of the chunk to which nothing was written.
     pub(super) fn fill_unwritten(&mut self, number: u64, mut choose: impl FnMut() -> Content) {
         let Some(chunk) = self.chunks.get_mut(&number) else { return };
         let chunk = Arc::make_mut(chunk);
@@ -144,7 +144,7 @@ impl Image {
         }
     }
 
-    /// Makes the file this long, and what lies beyond zeros.
+    /// Sets the length of the file and makes everything beyond it zeros.
     pub(super) fn cut(&mut self, len_bytes: u64) {
         for (sector, content) in self.cut_sectors(len_bytes) {
             self.set(sector, content);
@@ -152,7 +152,7 @@ impl Image {
         self.len_bytes = len_bytes;
     }
 
-    /// What a cut to this length changes.
+    /// Returns what a cut to this length changes.
     pub(super) fn cut_sectors(&self, len_bytes: u64) -> Vec<(u64, Content)> {
         let (last, at) = (len_bytes / SECTOR_BYTES as u64, (len_bytes % SECTOR_BYTES as u64) as usize);
         let first_gone = last + u64::from(at > 0);
@@ -199,7 +199,7 @@ mod tests {
         Content::Data(Arc::new([byte; SECTOR_BYTES]))
     }
 
-    /// Proves that a range of bytes falls into the parts of its sectors.
+    /// Proves that a range of bytes is divided at the borders of sectors.
     #[test]
     fn ranges_fall_into_sectors() {
         let of = |offset, len| {

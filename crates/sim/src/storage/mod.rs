@@ -1,14 +1,14 @@
-//! A directory that fails and crashes in every way that the contract of [`braiddb::storage`] allows, and in some
+//! A directory that fails and crashes in every way that the contract of [`braiddb::storage`] allows, and in some ways
 //! that no contract can exclude. Everything follows from a seed and the operations.
 //!
-//! [`SimulatedStorage`] runs an engine or a test as any storage does, with [`FaultRule`]s for what is to go wrong.
-//! It logs what each operation did to the disk. From the log, [`SimulatedStorage::crash_states`] builds what a crash of
-//! the machine could have left behind after any operation: each is a storage to recover from, with a log of its
-//! own. States share what they have in common, so that a small one takes microseconds.
+//! An engine or a test uses [`SimulatedStorage`] like any storage, with [`FaultRule`]s for the faults to come. The
+//! storage logs what each operation did to the disk. From the log, [`SimulatedStorage::crash_states`] builds the states
+//! that a crash of the machine could have left after any operation. Each state is a storage to recover from, with a log
+//! of its own. States share what they have in common, so a small state takes microseconds.
 //!
-//! `disk` is the disk and what effects do to it, `image` the bytes of a file, `crash` how a state is chosen,
-//! `fault` what goes wrong and when; `file` and `state` turn calls into effects. `docs/design/storage.md` says why
-//! these faults.
+//! `disk` is the disk and how effects change it, `image` the bytes of a file, `crash` the choice of a state, and
+//! `fault` what goes wrong and when. `file` and `state` turn calls into effects. `docs/design/storage.md` gives the
+//! reasons for these faults.
 //!
 //! ```
 //! use braid_sim::storage::SimulatedStorage;
@@ -50,10 +50,10 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What errors call the directory.
+/// The name of the directory in errors.
 const DIRECTORY: &str = "simulated";
 
-/// No more files than this.
+/// The maximum number of files.
 const FILES_MAX: usize = 4096;
 
 /// A simulated directory. Clones are the same directory.
@@ -63,12 +63,12 @@ pub struct SimulatedStorage {
 }
 
 impl SimulatedStorage {
-    /// An empty directory on a device of so many bytes. The seed decides what faults leave to chance.
+    /// Makes an empty directory on a device of `capacity_bytes`. The seed decides what faults leave to chance.
     pub fn new(seed: u64, capacity_bytes: u64) -> SimulatedStorage {
         SimulatedStorage { shared: Arc::new(Mutex::new(State::new(Disk::default(), seed, capacity_bytes))) }
     }
 
-    /// The directory as a process finds it that has just started.
+    /// Makes the directory that a newly started process finds.
     fn restarted(disk: Disk, capacity_bytes: u64) -> SimulatedStorage {
         SimulatedStorage { shared: Arc::new(Mutex::new(State::new(disk, 0, capacity_bytes))) }
     }
@@ -77,42 +77,42 @@ impl SimulatedStorage {
         lock(&self.shared)
     }
 
-    /// Adds a fault that is to come. Where several rules strike at once, the first given counts.
+    /// Adds a rule for faults to come. If several rules strike at once, the first one added counts.
     pub fn inject(&self, rule: FaultRule) {
         self.state().rules.push(rule);
     }
 
-    /// No more faults: the device is as good as new. What was lost stays lost.
+    /// Removes all rules, so there are no more faults. What was lost stays lost.
     pub fn heal(&self) {
         self.state().rules.clear();
     }
 
-    /// How many operations a fault struck, slow ones included.
+    /// Returns the number of operations that a fault struck, slow ones included.
     pub fn faults_injected(&self) -> u64 {
         self.state().faults_injected
     }
 
-    /// How many operations of the kind were called.
+    /// Returns how many operations of the kind were called.
     pub fn operations(&self, operation: Operation) -> u64 {
         self.state().operations.get(&operation).copied().unwrap_or_default()
     }
 
-    /// The virtual time: one tick for each operation, more for slow ones.
+    /// Returns the virtual time: one tick for each operation, and more for slow ones.
     pub fn ticks(&self) -> u64 {
         self.state().ticks
     }
 
-    /// How many operations have changed something so far. A crash lies between two of them.
+    /// Returns how many operations have changed something so far. A crash lies between two of them.
     pub fn boundary(&self) -> u64 {
         self.state().boundary()
     }
 
-    /// The first boundary that is still known. Of a long history the oldest part is forgotten.
+    /// Returns the first boundary that is still known. Of a long history the oldest part is forgotten.
     pub fn boundary_first(&self) -> u64 {
         self.state().base_boundary
     }
 
-    /// What the operation before this boundary was: for messages.
+    /// Describes the operation before this boundary, for messages.
     pub fn describe(&self, boundary: u64) -> String {
         let state = self.state();
         let entry =
@@ -123,8 +123,8 @@ impl SimulatedStorage {
         )
     }
 
-    /// What a crash at this boundary may leave behind. With [`NOTHING`] only what was synced survives, with
-    /// [`EVERYTHING`] all of it; any other seed chooses. The boundary is known still.
+    /// Returns what a crash at this boundary may leave behind. With [`NOTHING`] only what was synced survives, with
+    /// [`EVERYTHING`] everything does; any other seed chooses. The boundary must still be known.
     pub fn crash(&self, boundary: u64, seed: u64) -> SimulatedStorage {
         let state = self.state();
         assert!(
@@ -138,8 +138,8 @@ impl SimulatedStorage {
         SimulatedStorage::restarted(crash::crash(&disk, seed), state.capacity_bytes)
     }
 
-    /// Crashes at each boundary from the first to the latest, this many at each: the first is [`NOTHING`], the
-    /// second [`EVERYTHING`], and the others are chosen by seed.
+    /// Returns crashes at each boundary from the first to the latest, this many at each. At each boundary the first is
+    /// [`NOTHING`] and the second is [`EVERYTHING`]; the seed chooses the others.
     pub fn crash_states(&self, seed: u64, states_per_boundary: u64) -> CrashStates {
         assert!(states_per_boundary > 0, "there are states to make");
         let state = self.state();
@@ -224,7 +224,7 @@ impl Storage for SimulatedStorage {
             state.forget_lost();
             return Ok(());
         }
-        // The one fault that is left to the operation: `DropUnsynced`.
+        // The one fault that the operation itself handles: `DropUnsynced`.
         let changes = state.disk.unsynced_names.len();
         let kept = (0..changes).map(|_| state.random.chance(50)).collect();
         state.commit(Operation::SyncDirectory, DIRECTORY, None, Effect::DropNames { kept });
@@ -267,7 +267,7 @@ impl Drop for Held {
     }
 }
 
-/// The state is whole between any two calls, also if a caller's assertion failed in between.
+/// The state is consistent between any two calls, even if a caller's assertion failed in between.
 fn lock(shared: &Mutex<State>) -> MutexGuard<'_, State> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

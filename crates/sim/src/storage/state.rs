@@ -9,8 +9,8 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// The history keeps sectors and operations up to this sum (128 MiB of sectors). Beyond, its oldest part is
-/// merged into the disk that it begins with.
+/// The maximum sum of sectors and operations that the history keeps (128 MiB of sectors). Beyond it, the oldest part of
+/// the history is merged into the disk that it begins with.
 const HISTORY_WEIGHT_MAX: usize = 1 << 18;
 
 /// One operation that changed something.
@@ -44,7 +44,7 @@ pub(super) struct State {
     pub(super) random: Random,
     pub(super) holder: Option<Holder>,
     inode_next: u64,
-    /// How many handles each open file has.
+    /// The number of handles of each open file.
     handles: BTreeMap<InodeId, u64>,
 }
 
@@ -69,12 +69,12 @@ impl State {
         }
     }
 
-    /// Counts an operation and meets the faults: those that are the same for all operations are dealt with here, the
-    /// others returned.
+    /// Counts an operation and finds the fault that strikes it. Handles the faults that are the same for all
+    /// operations, and returns the others.
     pub(super) fn begin(&mut self, operation: Operation, file: &str) -> Result<Option<Fault>> {
         self.ticks += 1;
         *self.operations.entry(operation).or_default() += 1;
-        // Every rule counts every operation, whichever strikes.
+        // Every rule counts every operation, whichever rule strikes.
         let mut fault = None;
         for rule in &mut self.rules {
             let met = rule.meet(operation);
@@ -92,7 +92,7 @@ impl State {
         }
     }
 
-    /// Applies an effect, and keeps it in the history.
+    /// Applies an effect and adds it to the history.
     pub(super) fn commit(&mut self, operation: Operation, file: &str, offset: Option<u64>, effect: Effect) {
         self.disk.apply(&effect);
         self.history_weight += effect.weight();
@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    /// Forgets files that neither a name nor a handle leads to. Names are gone for good only after a sync.
+    /// Forgets files to which neither a name nor a handle leads. A removed name is gone for good only after a sync.
     pub(super) fn forget_lost(&mut self) {
         let inodes: Vec<InodeId> = self.disk.inodes.keys().copied().collect();
         for inode in inodes {
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// How many more sectors there is room for: files that the process sees or holds open take theirs.
+    /// Returns the number of free sectors. Files that the process sees or holds open take the others.
     pub(super) fn blocks_free(&self) -> u64 {
         let names = &self.disk.names;
         let mut inodes: Vec<InodeId> = names.values().chain(self.handles.keys()).copied().collect();
@@ -152,12 +152,12 @@ impl State {
     }
 }
 
-/// The error of an operation that failed as it would on a real system.
+/// Returns the error of an operation that failed as it would on a real system.
 pub(super) fn failed(operation: Operation, file: &str, kind: ErrorKind) -> StorageError {
     StorageError::io(operation, file, kind.into())
 }
 
-/// The error of an operation that was made to fail.
+/// Returns the error of an operation on which a fault was injected.
 pub(super) fn injected(operation: Operation, file: &str) -> StorageError {
     StorageError::io(operation, file, io::Error::other("injected fault"))
 }

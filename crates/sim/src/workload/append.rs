@@ -1,5 +1,5 @@
-//! Lists that only grow, by elements that are all different: of any two states of a list that committed transactions
-//! have read, one is a prefix of the other; and in the end it holds what was acknowledged, once.
+//! Lists that only grow, by elements that are all different. Of any two states of a list that committed transactions
+//! have read, one is a prefix of the other. At the end each list holds every acknowledged element exactly once.
 
 use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
@@ -20,15 +20,15 @@ struct Append {
     begun: u64,
 }
 
-/// What committed transactions have told.
+/// What committed transactions have reported.
 #[derive(Default)]
 struct Known {
     longest: BTreeMap<u64, Vec<Tag>>,
     appended: BTreeSet<Tag>,
 }
 
-/// Lists in use at once. After so many transactions the oldest is left alone and a new one comes, so that lists stay
-/// short.
+/// Lists in use at once. After every `TRANSACTIONS_PER_LIST` transactions a new list replaces the oldest, so that lists
+/// stay short.
 const OPEN_LISTS: u64 = 4;
 const TRANSACTIONS_PER_LIST: u64 = 30;
 const OPERATIONS_MAX: u64 = 4;
@@ -68,7 +68,7 @@ impl<C: ConcurrencyControl> Workload<C> for Append {
     }
 
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
-        // (Those that came since are not in its snapshot, if it has one.)
+        // Lists made since the first look are not in its snapshot, if it has one.
         let (lists, count) = (self.lists, observer.first(self.begun / TRANSACTIONS_PER_LIST + OPEN_LISTS));
         let read = observer.recorded(async |recording| {
             let mut read = Vec::new();
@@ -88,7 +88,7 @@ impl<C: ConcurrencyControl> Workload<C> for Append {
         Ok(Look { digest: seen, committed: Some(Box::new(committed)) })
     }
 
-    /// The last look has learnt every list as it is now.
+    /// The last look has read every list as it is now.
     fn end(&mut self, _: &Database<C>) -> Result<()> {
         let known = self.known.borrow();
         let all: Vec<Tag> = known.longest.values().flatten().copied().collect();
@@ -105,7 +105,7 @@ impl<C: ConcurrencyControl> Workload<C> for Append {
 }
 
 impl Known {
-    /// A committed transaction has read the list.
+    /// Notes that a committed transaction has read the list.
     fn learn(&mut self, ledger: &Ledger, key: u64, elements: Vec<Tag>) {
         let longest = self.longest.entry(key).or_default();
         let common = longest.len().min(elements.len());

@@ -1,4 +1,4 @@
-//! Transfers keep the sum of all accounts; so every snapshot sees the same sum.
+//! Transfers that keep the sum of all accounts: every snapshot sees the same sum.
 
 use super::{Made, Workload, declare, digest};
 use crate::ledger::Ledger;
@@ -12,7 +12,7 @@ struct Bank {
     ledger: Ledger,
 }
 
-/// More than one run of a scan, and than one node of the index, holds.
+/// More accounts than one run of a scan, and more than one node of the index, holds.
 const ACCOUNTS: u64 = 40;
 const EACH: i64 = 100;
 const TOTAL: i64 = ACCOUNTS as i64 * EACH;
@@ -36,7 +36,7 @@ impl<C: ConcurrencyControl> Workload<C> for Bank {
             let body = async move |tx: &Txn<C>| audit(tx, accounts, &ledger, is_reverse).await;
             return submitter.spawn(body, |()| ());
         }
-        // On one side few accounts, so that transfers meet.
+        // One side has few accounts, so that transfers meet.
         let (mut from, mut to) = (random.below(6), random.below(ACCOUNTS));
         if random.chance(50) {
             (from, to) = (to, from);
@@ -73,7 +73,7 @@ async fn audit<C: ConcurrencyControl>(
     ledger.check_open(sum == TOTAL, || format!("a scan adds up to {sum}, not {TOTAL}"))
 }
 
-/// Moves money; an account that is empty then may be closed, which takes its row away.
+/// Moves money. An account that is empty afterwards may be closed, which deletes its row.
 async fn transfer<C: ConcurrencyControl>(
     tx: &Txn<C>,
     accounts: Table<u64, i64>,

@@ -1,5 +1,6 @@
-//! Keys come and go, against a model of every state that each has been in. A counter beside each key puts its
-//! changes in a row: who reads the counter knows the state. In the end, nothing is left but what lives.
+//! Keys that come and go, checked against a model of every state that each key has been in. A counter beside each key
+//! orders the key's changes: a transaction that reads the counter knows the state. At the end only the rows of existing
+//! keys are left.
 
 use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// By key and number of changes: the key's value after them. (A commit can be seen before it is acknowledged; so what
-/// is not here yet is looked up in the end.)
+/// The key's value, by key and number of changes. A commit can be seen before it is acknowledged, so states that are
+/// not here yet are looked up at the end.
 #[derive(Default)]
 struct History {
     states: BTreeMap<(u64, u64), Option<u64>>,
@@ -48,7 +49,7 @@ struct Churn {
     history: Rc<RefCell<History>>,
 }
 
-/// The first half of the keys are numbers, the others names.
+/// The number of keys. The first half are numbers, the others names.
 const KEYS: u64 = 24;
 
 /// The workload.
@@ -72,7 +73,7 @@ fn is_name(key: u64) -> bool {
     key >= KEYS / 2
 }
 
-/// Names that share up to five slices, and leave layers of the index empty when they go.
+/// Returns a name. Names share up to five slices, and leave layers of the index empty when they are deleted.
 fn name(key: u64) -> String {
     let shared = "layer 0 layer 1 layer 2 layer 3 layer 4 ";
     format!("{}{}", &shared[..(key as usize % 6) * 8], key)
@@ -83,7 +84,7 @@ impl Tables {
         if is_name(key) { tx.get(self.names, name(key)).await } else { tx.get(self.numbers, key).await }
     }
 
-    /// Gives the key another state, which depends on `how`. Returns it.
+    /// Gives the key another state, which depends on `how`, and returns it.
     async fn change<C: ConcurrencyControl>(
         &self,
         tx: &Txn<C>,
@@ -158,7 +159,7 @@ impl<C: ConcurrencyControl> Workload<C> for Churn {
     fn end(&mut self, database: &Database<C>) -> Result<()> {
         self.history.borrow().end(&self.ledger);
         if self.ledger.unknown() > 0 {
-            return Ok(()); // nobody knows what lives
+            return Ok(()); // it is unknown which keys exist
         }
         let tx = database.begin()?;
         let alive = self.history.borrow().alive();
@@ -179,18 +180,18 @@ impl<C: ConcurrencyControl> Workload<C> for Churn {
 }
 
 impl History {
-    /// An acknowledged change.
+    /// Notes an acknowledged change.
     fn make(&mut self, ledger: &Ledger, Seen { key, changes, state }: Seen) {
         let is_new = self.states.insert((key, changes), state).is_none();
         ledger.check(is_new, || format!("key {key} was changed twice for the {changes}th time"));
     }
 
-    /// After so many changes, the key's state is the one that the last of them gave it; `None`: that is not known yet.
+    /// Returns whether the key has the state that the last of its changes gave it, or `None` if this is not known yet.
     fn is_so(&self, seen: &Seen) -> Option<bool> {
         self.states.get(&(seen.key, seen.changes)).map(|expected| *expected == seen.state)
     }
 
-    /// A transaction has seen it that has committed, or that reads a snapshot.
+    /// Notes what a transaction has seen that has committed, or that reads a snapshot.
     fn see(&mut self, ledger: &Ledger, seen: Seen) {
         match self.is_so(&seen) {
             None => self.early.push(seen),
@@ -198,7 +199,7 @@ impl History {
         }
     }
 
-    /// A transaction has seen it that is still open.
+    /// Notes what a still open transaction has seen.
     fn see_open(&mut self, ledger: &Ledger, seen: Seen) -> Result<()> {
         if ledger.isolation().reads_snapshots() {
             self.see(ledger, seen);
@@ -206,14 +207,14 @@ impl History {
         ledger.check_open(self.is_so(&seen) != Some(false), || seen.to_string())
     }
 
-    /// All is acknowledged that ever will be.
+    /// Checks the early reads, after everything that ever will be acknowledged has been.
     fn end(&self, ledger: &Ledger) {
         for seen in &self.early {
             ledger.check(self.is_so(seen).unwrap_or(ledger.unknown() > 0), || seen.to_string());
         }
     }
 
-    /// Keys that have a value in the end.
+    /// Returns the number of keys that have a value at the end.
     fn alive(&self) -> u64 {
         let last = |key| self.states.range((key, 0)..=(key, u64::MAX)).next_back();
         (0..KEYS).filter(|&key| last(key).is_some_and(|(_, state)| state.is_some())).count() as u64

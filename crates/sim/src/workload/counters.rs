@@ -1,4 +1,4 @@
-//! Increments, by reading and writing or at the commit: none is lost, and each sees the one before.
+//! Increments, made by a read and a write or at the commit. None is lost, and each sees the one before it.
 
 use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
@@ -12,22 +12,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count is stored with padding of any length, so that versions lie inside of slots and outside.
+/// A count is stored with padding of any length, so that versions lie both inside and outside of slots.
 type Rows = Table<u64, [u8]>;
 
 struct Counters {
     rows: Rows,
     ledger: Ledger,
     counts: Rc<RefCell<Counts>>,
-    /// The largest counts that were seen from outside.
+    /// The largest counts seen from outside.
     latest: Cell<[u64; COUNTERS as usize]>,
     /// The planted bug: a count is read in one transaction and written in another.
     loses: bool,
     stale: Rc<Cell<Option<(u64, u64)>>>,
 }
 
-/// By counter: what the increments made of it that were acknowledged. (Not always in their order: a commit can be
-/// seen before it is acknowledged.)
+/// By counter, the counts that acknowledged increments have made. They may be out of order, because a commit can be
+/// seen before it is acknowledged.
 type Counts = [BTreeSet<u64>; COUNTERS as usize];
 
 const COUNTERS: u64 = 3;
@@ -38,7 +38,7 @@ pub fn counters<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, l
     make(database, ledger, false)
 }
 
-/// The workload with a bug, to show that it finds one: increments whose read and write are two transactions.
+/// The workload with a planted bug that it must find: increments whose read and write are two transactions.
 pub fn counters_losing_updates<C: ConcurrencyControl>(
     database: &Database<C>,
     _: &mut Random,
@@ -79,7 +79,7 @@ impl<C: ConcurrencyControl> Workload<C> for Counters {
                 let made = at_commit.clone();
                 tx.update_at_commit(rows, key, move |row, new| {
                     let count = count_in(row) + 1;
-                    made.store(count, Ordering::Relaxed); // within one thread
+                    made.store(count, Ordering::Relaxed); // only one thread
                     new.set(&padded(count, padding))
                 })
             };

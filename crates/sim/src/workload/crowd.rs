@@ -1,5 +1,5 @@
-//! Transactions that read more rows at once than they have slots for, and leak locks and writes of others. In the end every row of
-//! these is free.
+//! Transactions that read more rows at once than they have slots for, and that leak locks and writes of other rows. At
+//! the end all of these other rows are free.
 
 use super::{Made, Workload, digest_rows};
 use crate::leak::leak_change;
@@ -19,7 +19,7 @@ struct Crowd {
 
 const KEYS: u64 = 14;
 const SPOILS: u64 = 6;
-/// Reads at once: more than a transaction has slots.
+/// The number of concurrent reads, which is more than a transaction has slots.
 const READS_MIN: u64 = 9;
 const READS_MAX: u64 = 12;
 
@@ -68,7 +68,7 @@ impl<C: ConcurrencyControl> Workload<C> for Crowd {
         Ok(digest_rows(&found).into())
     }
 
-    /// Every row that operations have been leaked about can be had, without waiting.
+    /// Checks that every row on which operations have leaked can be locked without waiting.
     fn end(&mut self, database: &Database<C>) -> Result<()> {
         let tx = database.begin()?;
         for key in 0..2 * SPOILS {

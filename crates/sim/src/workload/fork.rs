@@ -1,5 +1,5 @@
-//! Long forks: in each round some write one row and some another, and readers of both see in which order the rows
-//! came. No two committed readers may disagree.
+//! Long forks. In each round some transactions write one row and some write another, and readers of both see in which
+//! order the rows came. No two committed readers may disagree.
 
 use super::{Made, Workload, digest_rows};
 use crate::ledger::Ledger;
@@ -22,10 +22,10 @@ struct Fork {
     half_read: Rc<RefCell<VecDeque<HalfRead>>>,
 }
 
-/// The key of a row, and whether it was there.
+/// The key of a row, and whether the row was there.
 type HalfRead = (u64, bool);
 
-/// By round: the key of the row that came first, as the first reader saw who could tell.
+/// By round, the key of the row that came first, according to the first reader that could tell.
 type Orders = BTreeMap<u64, u64>;
 
 const TRANSACTIONS_PER_ROUND: u64 = 12;
@@ -35,7 +35,7 @@ pub fn fork<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledge
     make(database, ledger, false)
 }
 
-/// The workload with a bug, to show that it finds one: readers whose two reads are two transactions.
+/// The workload with a planted bug that it must find: readers whose two reads are two transactions.
 pub fn fork_torn<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     make(database, ledger, true)
 }
@@ -46,7 +46,7 @@ fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, is_torn:
     Ok(Box::new(Fork { rows, ledger, orders, begun: 0, is_torn, half_read }))
 }
 
-/// A committed reader saw one of the round's rows, or both or none, which tells nothing.
+/// Notes that a committed reader saw one of the round's rows. If it saw both or none, this tells nothing.
 fn saw(orders: &RefCell<Orders>, ledger: &Ledger, round: u64, is_there: [bool; 2]) {
     if is_there[0] == is_there[1] {
         return;

@@ -1,7 +1,8 @@
-//! Rows that are found by two secondary indexes: by their color, of which each has a limited number of rows, and by
-//! their badge, which is one row's alone. Whatever becomes of the rows, a snapshot finds by each index what it finds
-//! without; a limit that everybody keeps who has counted by the index is kept; and in the end entries have gone with
-//! their rows.
+//! Rows with two secondary indexes: by their color, each of which has a limited number of rows, and by their badge,
+//! which only one row has. However the rows change:
+//! - A snapshot finds the same by each index as without it.
+//! - The limit holds if every transaction that counts by the index keeps it.
+//! - At the end, entries have gone with their rows.
 
 use super::{Made, Workload, declare, digest};
 use crate::isolation::Isolation;
@@ -15,12 +16,12 @@ use std::rc::Rc;
 
 const KEYS: u64 = 20;
 const COLORS: u64 = 4;
-/// Rows of one color.
+/// The maximum number of rows of one color.
 const OF_A_COLOR_MAX: usize = 4;
-/// Numbered from 1 on; a row with badge 0 has none.
+/// The number of badges, which count from 1. A row with badge 0 has none.
 const BADGES: u64 = 8;
 
-/// A row's columns in one number.
+/// Packs a row's columns into one number.
 fn row(color: u64, badge: u64) -> u64 {
     color << 8 | badge
 }
@@ -53,7 +54,7 @@ pub fn indexed<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, le
     make(database, ledger, false)
 }
 
-/// The workload with a bug, to show that it finds one: readers that look in two transactions.
+/// The workload with a planted bug that it must find: readers that look in two transactions.
 pub fn indexed_torn<C: ConcurrencyControl>(
     database: &Database<C>,
     _: &mut Random,
@@ -63,7 +64,7 @@ pub fn indexed_torn<C: ConcurrencyControl>(
 }
 
 fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, is_torn: bool) -> Made<C> {
-    // (Entries are seldom in the partitions of their rows.)
+    // With this number of bits, entries are seldom in the partitions of their rows.
     const BITS: u32 = u64::BITS - 1;
     let rows = database.partitioned_table("indexed", BITS)?;
     let tables = Tables {
@@ -79,7 +80,7 @@ fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, is_torn:
     Ok(Box::new(Indexed { tables, ledger: ledger.clone(), is_torn, found: Rc::default() }))
 }
 
-/// What a reader has found by the two indexes: keys and rows by color, and by badge.
+/// The keys and rows that a reader has found by the two indexes: by color, and by badge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     by_color: Vec<(u64, u64, u64)>,
@@ -87,7 +88,7 @@ struct Found {
 }
 
 impl Found {
-    /// What is to be found of these rows.
+    /// Returns what must be found of these rows.
     fn of(rows: &[(u64, u64)]) -> Found {
         let by = |of: fn(u64) -> Option<u64>| {
             let mut all: Vec<_> = rows.iter().filter_map(|&(key, row)| Some((of(row)?, key, row))).collect();
@@ -105,7 +106,7 @@ impl Found {
         ledger.check_open(is_unique, || format!("two rows have a badge: {:?}", self.by_badge))
     }
 
-    /// What holds if all before have kept to it.
+    /// Checks the limit, which holds if all earlier transactions have kept it.
     fn check_limit(&self, ledger: &Ledger) {
         for color in 0..COLORS {
             let count = self.by_color.iter().filter(|(of, _, _)| *of == color).count();
@@ -120,7 +121,7 @@ fn check_limit(ledger: &Ledger, color: u64, count: usize) {
     });
 }
 
-/// Index keys, keys and rows, in this order, of all that an index finds.
+/// Returns the index keys, keys and rows, in this order, of everything that an index finds.
 async fn all_by<C: ConcurrencyControl>(
     tx: &Txn<C>,
     index: Index<u64, u64, u64>,
@@ -138,7 +139,7 @@ async fn all_by<C: ConcurrencyControl>(
 }
 
 impl Tables {
-    /// All rows, by the indexes alone.
+    /// Finds all rows by the indexes alone.
     async fn find<C: ConcurrencyControl>(&self, tx: &Txn<C>, is_reverse: bool) -> Result<Found> {
         Ok(Found {
             by_color: all_by(tx, self.by_color, is_reverse).await?,
@@ -146,7 +147,7 @@ impl Tables {
         })
     }
 
-    /// All rows, without an index.
+    /// Returns all rows, read without an index.
     async fn all<C: ConcurrencyControl>(&self, tx: &Txn<C>) -> Result<Vec<(u64, u64)>> {
         let (mut scan, mut rows) = (tx.scan_all(self.rows), Vec::new());
         while let Some(row) = scan.next().await? {
@@ -155,7 +156,8 @@ impl Tables {
         Ok(rows)
     }
 
-    /// Gives a row a color, the row itself if need be, unless there are enough of it. Returns how many there were.
+    /// Gives a row a color, and inserts the row if necessary, unless there are enough rows of this color. Returns how
+    /// many there were.
     async fn paint<C: ConcurrencyControl>(&self, tx: &Txn<C>, key: u64, color: u64) -> Result<usize> {
         let (mut scan, mut count) = (tx.scan_by(self.by_color, color..=color), 0);
         while scan.next().await?.is_some() {
@@ -171,8 +173,8 @@ impl Tables {
         Ok(count)
     }
 
-    /// Gives a row a badge that nobody has, and takes one that somebody has away; or, `rudely`, asks for that one as
-    /// well.
+    /// Gives a row a badge that no row has. If another row has it, takes it away from that row; or, if `rudely`, asks
+    /// for it nevertheless.
     async fn hand<C: ConcurrencyControl>(
         &self,
         tx: &Txn<C>,
@@ -208,7 +210,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Moves a row to another key, if there is none, with its color and its badge; else both go.
+    /// Moves a row with its color and its badge to another key, if this key has no row. Otherwise deletes both rows.
     async fn shift<C: ConcurrencyControl>(&self, tx: &Txn<C>, from: u64, to: u64) -> Result<()> {
         let [Some(row), target] = tx.get_many(self.rows, &[from, to]).await? else { return Ok(()) };
         tx.delete(self.rows, from).await?;

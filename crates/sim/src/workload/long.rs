@@ -1,5 +1,6 @@
-//! A transaction that stays open from the beginning to the end. With a snapshot it sees the first state to the last, and
-//! holds back no more garbage than it can see. Without, it commits only if what it has read is there still.
+//! A transaction that stays open from the beginning to the end. With a snapshot, it sees the first state to the last,
+//! and holds back no more garbage than it can see. Without a snapshot, it commits only if what it has read is still
+//! there.
 
 use super::{EXACT, Made, Workload, declare, digest};
 use crate::ledger::Ledger;
@@ -12,14 +13,14 @@ struct Long<C: ConcurrencyControl> {
     rows: Table<u64, [u8]>,
     ledger: Ledger,
     long: Option<Transaction<C>>,
-    /// The rows that it reads, from the first one on.
+    /// The number of rows that it reads, from `first` on.
     read: u64,
     first: u64,
 }
 
 const ROWS: u64 = 50;
 const VALUE_BYTES_MAX: u64 = 200;
-/// Changes that a worker lets wait before it works around an open snapshot, and some that are under way.
+/// The number of changes that a worker lets wait before it works around an open snapshot, and some that are under way.
 const GARBAGE_PER_WORKER_MAX: usize = 4096 + 1024;
 
 /// The workload.
@@ -32,7 +33,7 @@ pub fn long<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledge
     tx.commit()?;
     let open = database.begin()?;
     open.declare_partitions(database.partition_of(rows, 0))?;
-    // Where it may lock what it reads, one row, so that others get on.
+    // If it may lock what it reads, it reads only one row, so that other transactions make progress.
     let read = if ledger.isolation().reads_snapshots() { ROWS } else { 1 };
     let mut long = Long { rows, ledger: ledger.clone(), long: None, read, first: 0 };
     long.first = long.digest(&open, read)?;
@@ -67,8 +68,8 @@ impl<C: ConcurrencyControl> Workload<C> for Long<C> {
         self.digest(observer.transaction(), ROWS).map(Look::from)
     }
 
-    /// The transaction has been there while everything happened: what it saw is still there, and little else. (Without
-    /// snapshots, rows that are deleted wait for it, all of them.)
+    /// The transaction was open the whole time. What it saw is still there, and little else. Without snapshots, all
+    /// deleted rows wait for it.
     fn before_cleaning(&mut self, _: &Database<C>, garbage: usize, workers: usize) -> Result<()> {
         let is_bounded =
             !self.ledger.isolation().reads_snapshots() || garbage <= workers * GARBAGE_PER_WORKER_MAX;

@@ -1,4 +1,4 @@
-//! Every kind of operation on a few keys, all of it recorded: what must hold is said by the checker of the history.
+//! Operations of every kind on a few keys, all recorded. The checker of the history says what must hold.
 
 use super::{Made, Workload, digest_rows};
 use crate::ledger::Ledger;
@@ -48,7 +48,7 @@ impl<C: ConcurrencyControl> Workload<C> for Mixed {
     }
 }
 
-/// One operation; the kinds below 4 only read.
+/// Performs one operation. The kinds below 4 only read.
 async fn operate<C: ConcurrencyControl>(
     recording: &Recording<'_, C>,
     rows: Rows,

@@ -1,4 +1,4 @@
-//! What simulated transactions do, and what must hold. Each workload is a file of its own, with a line in
+//! The work of simulated transactions, and what must hold. Each workload is a file of its own, with a line in
 //! [`Entry::ALL`].
 
 mod append;
@@ -45,22 +45,22 @@ use std::fmt;
 
 /// Transactions and their invariants. Violations go to the ledger.
 ///
-/// What a transaction sees while it is open fits together under most schemes; what follows from that is checked at
-/// once, by [`Ledger::check_open`]. What holds for committed transactions only is checked when they have committed.
+/// Under most schemes the reads of an open transaction are consistent. [`Ledger::check_open`] checks at once what
+/// follows from this. What holds only for committed transactions is checked when they have committed.
 pub trait Workload<C: ConcurrencyControl> {
     /// Begins one transaction through the submitter.
     fn begin(&mut self, submitter: &mut Submitter<'_, C>, random: &mut Random);
 
-    /// Reads through an interactive transaction and checks what it sees. Also the last look of all, when all
+    /// Reads through an interactive transaction and checks what it sees. Also called as the last look, when all
     /// transactions have ended and garbage is collected.
     fn look(&self, observer: &Observer<C>) -> Result<Look>;
 
-    /// All transactions have ended; `garbage` changes wait to be cleaned up by so many workers.
+    /// Called when all transactions have ended, while `garbage` changes wait to be cleaned up by this many workers.
     fn before_cleaning(&mut self, _database: &Database<C>, _garbage: usize, _workers: usize) -> Result<()> {
         Ok(())
     }
 
-    /// What is checked after the last look.
+    /// Checks the state after the last look.
     fn end(&mut self, _database: &Database<C>) -> Result<()> {
         Ok(())
     }
@@ -72,20 +72,20 @@ pub type MakeWorkload<C> = fn(&Database<C>, &mut Random, &Ledger) -> Made<C>;
 /// A workload, if its first rows could be loaded.
 pub type Made<C> = Result<Box<dyn Workload<C>>>;
 
-/// In a workload's line: its transactions are recorded, or not.
+/// Says in a workload's line whether its transactions are recorded.
 const RECORDED: bool = true;
 const PLAIN: bool = false;
 
 /// A workload's line in the table.
 pub struct Entry<C: ConcurrencyControl> {
-    /// As on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What an engine must promise to keep all of its invariants. A weaker one runs it too, and is judged by what it
-    /// promises: by the other invariants, and by the recorded history.
+    /// The promise that an engine needs to keep all invariants. An engine with a weaker promise runs the workload too,
+    /// and is judged by its own promise: by the other invariants, and by the recorded history.
     pub needs: Isolation,
-    /// Its transactions are recorded, and the history is judged; else its invariants say it all.
+    /// If true, the transactions are recorded and the history is judged. If false, only the invariants are checked.
     pub is_recorded: bool,
-    /// Makes it.
+    /// Makes the workload.
     pub make: MakeWorkload<C>,
 }
 
@@ -116,7 +116,7 @@ impl<C: ConcurrencyControl> Entry<C> {
         Entry::new("crowd", Isolation::Snapshot, RECORDED, crowd::<C>),
     ];
 
-    /// A line.
+    /// Makes a line of the table.
     pub const fn new(
         name: &'static str,
         needs: Isolation,
@@ -126,48 +126,48 @@ impl<C: ConcurrencyControl> Entry<C> {
         Entry { name, needs, is_recorded, make }
     }
 
-    /// The workload's line.
+    /// Returns the workload's line.
     pub fn of(workload: WorkloadId) -> &'static Entry<C> {
         &Self::ALL[workload.0]
     }
 }
 
-/// A workload of the table, whatever it runs on.
+/// A workload of the table, independent of the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadId(usize);
 
 impl WorkloadId {
-    /// Every workload, in the order of the table.
+    /// Returns all workloads in the order of the table.
     pub fn all() -> impl ExactSizeIterator<Item = WorkloadId> {
         (0..Entry::<Snapshot>::ALL.len()).map(WorkloadId)
     }
 
-    /// The workload of this name.
+    /// Returns the workload with this name.
     pub fn named(name: &str) -> Option<WorkloadId> {
         WorkloadId::all().find(|workload| workload.name() == name)
     }
 
-    /// Its name.
+    /// Returns the workload's name.
     pub fn name(self) -> &'static str {
         Entry::<Snapshot>::of(self).name // names do not depend on the scheme
     }
 
-    /// Its transactions are recorded, and the history is judged.
+    /// Returns true if its transactions are recorded and the history is judged.
     pub fn is_recorded(self) -> bool {
         Entry::<Snapshot>::of(self).is_recorded
     }
 
-    /// What an engine must promise to keep all of its invariants.
+    /// Returns the promise that an engine needs to keep all of its invariants.
     pub fn needs(self) -> Isolation {
         Entry::<Snapshot>::of(self).needs
     }
 }
 
-/// A pick of those that are needed, in [`declare`].
+/// The `pick` in [`declare`] that declares exactly the needed partitions.
 pub(crate) const EXACT: u64 = 3;
 
-/// Declares partitions, where the scheme has some: nothing, those of the keys that are `needed`, too few, or others as well, by
-/// `pick`, which stands for a random number.
+/// Declares partitions, if the scheme has some. `pick` stands for a random number and chooses: nothing, the partitions
+/// of the `needed` keys, too few, or additional ones.
 pub(crate) async fn declare<C: ConcurrencyControl>(
     tx: &Txn<C>,
     table: Table<u64, impl braiddb::Value + ?Sized>,
@@ -184,13 +184,13 @@ pub(crate) async fn declare<C: ConcurrencyControl>(
     tx.declare_partitions(keys.filter_map(|key| tx.partition_of(table, key))).await
 }
 
-/// A hash over bytes, to compare what was seen.
+/// Hashes bytes, to compare what was seen.
 pub(crate) fn digest(hash: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(step(hash, &(bytes.len() as u8)), step)
 }
 
-/// A hash over rows, as [`digest`].
+/// Hashes rows like [`digest`].
 pub(crate) fn digest_rows(rows: &[(u64, u32)]) -> u64 {
     rows.iter().fold(0, |seen, (key, number)| digest(digest(seen, &key.to_le_bytes()), &number.to_le_bytes()))
 }

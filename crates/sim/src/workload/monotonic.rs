@@ -1,5 +1,5 @@
-//! Strictness: counters only grow, for everybody and in real time. Who begins after a value was acknowledged, read or
-//! written, sees that value or a later one.
+//! Strictness: counters only grow, for all transactions and in real time. A transaction that begins after a value was
+//! acknowledged, read or written, sees this value or a later one.
 
 use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
@@ -15,7 +15,7 @@ struct Monotonic {
     rows: Rows,
     ledger: Ledger,
     acknowledged: Rc<RefCell<Counts>>,
-    /// The planted bug: a reader answers what the reader before it has read.
+    /// The planted bug: a reader returns what the reader before it has read.
     is_stale: bool,
     cached: Rc<Cell<Counts>>,
 }
@@ -30,7 +30,7 @@ pub fn monotonic<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, 
     make(database, ledger, false)
 }
 
-/// The workload with a bug, to show that it finds one: readers that answer from a cache.
+/// The workload with a planted bug that it must find: readers that answer from a cache.
 pub fn monotonic_stale<C: ConcurrencyControl>(
     database: &Database<C>,
     _: &mut Random,
@@ -44,7 +44,7 @@ fn make<C: ConcurrencyControl>(database: &Database<C>, ledger: &Ledger, is_stale
     Ok(Box::new(Monotonic { rows, ledger: ledger.clone(), acknowledged, is_stale, cached }))
 }
 
-/// Reads counters, in this order; those that are not read are `None`.
+/// Reads counters in this order. Counters that are not read are `None`.
 async fn read<C: ConcurrencyControl>(
     recording: &Recording<'_, C>,
     rows: Rows,
@@ -57,7 +57,7 @@ async fn read<C: ConcurrencyControl>(
     Ok(counts)
 }
 
-/// A transaction that began when `floor` was acknowledged has been acknowledged with these counts.
+/// Notes that a transaction was acknowledged with these counts. It began when `floor` was acknowledged.
 fn acknowledge(
     acknowledged: &RefCell<Counts>,
     ledger: &Ledger,
@@ -101,7 +101,7 @@ impl<C: ConcurrencyControl> Workload<C> for Monotonic {
         });
     }
 
-    /// (A look may be one of many in a transaction that began long ago: so it has no floor of its own.)
+    /// A look has no floor of its own, because it may be one of many in a transaction that began long ago.
     fn look(&self, observer: &Observer<C>) -> Result<Look> {
         let rows = self.rows;
         let counts = observer.recorded(async |recording| read(recording, rows, &KEYS).await)?;

@@ -1,5 +1,5 @@
-//! Amounts move between rows, and the rows themselves between keys: they are split, joined, moved as a whole, inserted
-//! and deleted. So every scan of all of them finds the same sum, and never a row twice or not at all.
+//! Amounts that move between rows, and rows that move between keys: they are split, joined, moved as a whole, inserted
+//! and deleted. Every scan of all rows finds the same sum, and finds each row exactly once.
 
 use super::{Made, Workload, digest_rows};
 use crate::ledger::Ledger;
@@ -21,7 +21,7 @@ struct Moves {
 
 const KEYS: u64 = 48;
 const EACH: u32 = 100;
-/// Every second key has a row in the beginning.
+/// The sum of all amounts. At the beginning every second key has a row.
 const TOTAL: u32 = KEYS as u32 / 2 * EACH;
 
 /// The workload.
@@ -29,7 +29,7 @@ pub fn moves<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledg
     make(database, ledger, false)
 }
 
-/// The workload with a bug, to show that it finds one: readers whose sum comes from two transactions.
+/// The workload with a planted bug that it must find: readers whose sum comes from two transactions.
 pub fn moves_torn<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     make(database, ledger, true)
 }
@@ -90,8 +90,8 @@ impl<C: ConcurrencyControl> Workload<C> for Moves {
     }
 }
 
-/// Moves an amount, or the whole row if there is not more in it, to a key that may have a row. False: it seemed to have
-/// none and has one.
+/// Moves an amount to a key that may have a row, or moves the whole row if it has no more than this amount. Returns
+/// false if the key seemed to have no row and has one.
 async fn shift<C: ConcurrencyControl>(
     recording: &Recording<'_, C>,
     rows: Rows,

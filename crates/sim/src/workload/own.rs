@@ -1,5 +1,5 @@
-//! A transaction sees its own writes at once, in scans too, and otherwise what it saw first; what it has borrowed
-//! stays as it was. Each attempt carries a model of what it must see: all rows at its beginning, and its own
+//! A transaction sees its own writes at once, also in scans. Otherwise it sees what it saw first, and what it has
+//! borrowed stays as it was. Each attempt carries a model of what it must see: all rows at its beginning, and its own
 //! changes.
 
 use super::{Made, Workload, digest};
@@ -35,7 +35,7 @@ pub fn own<C: ConcurrencyControl>(database: &Database<C>, random: &mut Random, l
     Ok(Box::new(Own { rows, ledger: ledger.clone(), keys }))
 }
 
-/// Short keys and long ones, that are prefixes of one another or share two slices and a half.
+/// Returns short and long keys. They are prefixes of one another, or share two and a half slices.
 fn keys() -> Vec<String> {
     let mut keys: Vec<String> =
         ["", "a", "ab", "abcdefgh", "abcdefghi", "abcdefgh\0"].map(String::from).into();
@@ -102,7 +102,7 @@ async fn attempt<C: ConcurrencyControl>(
     if random.chance(10) { Err(Error::user("changed its mind")) } else { Ok(()) }
 }
 
-/// One write, in the transaction and in the model.
+/// Makes one write, in the transaction and in the model.
 async fn change<C: ConcurrencyControl>(
     tx: &Txn<C>,
     rows: Rows,
@@ -140,7 +140,7 @@ async fn change<C: ConcurrencyControl>(
     })
 }
 
-/// A scan over some range, in some direction, against the model.
+/// Compares a scan over some range, in some direction, with the model.
 async fn compare<C: ConcurrencyControl>(
     tx: &Txn<C>,
     rows: Rows,

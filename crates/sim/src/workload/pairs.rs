@@ -1,4 +1,4 @@
-//! Writers keep the two rows of each pair equal; so every snapshot sees them equal, however it reads.
+//! Writers that keep the two rows of each pair equal: every snapshot sees them equal, however it reads.
 
 use super::{Made, Workload, digest};
 use crate::ledger::Ledger;
@@ -27,7 +27,7 @@ pub fn pairs<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledg
     make(database, ledger, false)
 }
 
-/// The workload with a bug, to show that it finds one: readers whose two reads are two transactions.
+/// The workload with a planted bug that it must find: readers whose two reads are two transactions.
 pub fn pairs_torn<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledger: &Ledger) -> Made<C> {
     make(database, ledger, true)
 }

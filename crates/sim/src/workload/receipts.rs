@@ -1,6 +1,6 @@
-//! Receipts go into the batch that is open; batches are closed; and the report of a closed batch must never change.
-//! (PostgreSQL's test `receipt-report`.) Under snapshot isolation a receipt can still come into a batch that another
-//! transaction has closed and a third has reported.
+//! Receipts go into the open batch, batches are closed, and the report of a closed batch must never change
+//! (PostgreSQL's test `receipt-report`). Under snapshot isolation a receipt can still enter a batch that another
+//! transaction has closed and a third one has reported.
 
 use super::{Made, Workload, digest, digest_rows};
 use crate::isolation::Isolation;
@@ -21,10 +21,10 @@ struct Receipts {
     begun: u64,
 }
 
-/// By closed batch: its receipts, as the first report had them.
+/// The receipts of each closed batch, as in its first report.
 type Reports = BTreeMap<u32, Vec<(u64, u32)>>;
 
-/// Where the number of the open batch is, below all receipts. Without a row, it is 0.
+/// The key of the open batch's number, below all receipts. If it has no row, the number is 0.
 const OPEN_BATCH: u64 = 0;
 
 /// The workload.
@@ -37,7 +37,7 @@ fn key(batch: u32, receipt: u64) -> u64 {
     u64::from(batch + 1) << 32 | receipt
 }
 
-/// A committed transaction has reported these batches.
+/// Notes that a committed transaction has reported these batches.
 fn report(reports: &RefCell<Reports>, ledger: &Ledger, batches: Reports) {
     for (batch, receipts) in batches {
         let mut reports = reports.borrow_mut();
@@ -48,7 +48,7 @@ fn report(reports: &RefCell<Reports>, ledger: &Ledger, batches: Reports) {
     }
 }
 
-/// The receipts of the batches from one to another, which is not reported itself.
+/// Returns the receipts of the batches from one up to, but not including, another.
 async fn closed<C: ConcurrencyControl>(
     recording: &Recording<'_, C>,
     rows: Rows,

@@ -1,6 +1,6 @@
-//! Elements are added to sets and read by scans: none that was acknowledged before a scan began is missing from it,
-//! and none is seen whose transaction does not commit. Some writers count the set before they add to it. No two of
-//! these may find the same count: if they do, one has missed an element that the other added.
+//! Elements that are added to sets and read by scans. A scan misses no element that was acknowledged before it began,
+//! and sees no element whose transaction does not commit. Some writers count the set before they add to it. No two of
+//! them may find the same count: if they do, one has missed an element that the other added.
 
 use super::{Made, Workload, digest_rows};
 use crate::isolation::Isolation;
@@ -20,23 +20,23 @@ struct Sets {
     known: Rc<RefCell<Known>>,
     begun: u64,
     added: u64,
-    /// The planted bug: an element now and then is deleted by the transaction that adds it.
+    /// The planted bug: from time to time, the transaction that adds an element also deletes it.
     loses: bool,
 }
 
-/// Elements by their keys: the set and, below that, the element.
+/// Elements by their keys. A key has the set in its high bits and the element in its low bits.
 #[derive(Default)]
 struct Known {
     acknowledged: BTreeSet<u64>,
     seen: BTreeSet<u64>,
-    /// Sets and what counts of them the committed writers found.
+    /// The counts that the committed writers found, by set.
     counts: BTreeSet<(u64, usize)>,
 }
 
-/// After so many transactions, a new set is begun.
+/// The number of transactions after which a new set is begun.
 const TRANSACTIONS_PER_SET: u64 = 60;
 const ELEMENTS_MAX: u64 = 3;
-/// Elements are spread over as many places in their set.
+/// Elements are spread over this many places in their set.
 const PLACES: u64 = 1 << 10;
 
 /// The workload.
@@ -44,7 +44,7 @@ pub fn sets<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledge
     make(database, ledger, false)
 }
 
-/// The workload with a bug, to show that it finds one: elements that are acknowledged and not there.
+/// The workload with a planted bug that it must find: elements that are acknowledged and not there.
 pub fn sets_losing_elements<C: ConcurrencyControl>(
     database: &Database<C>,
     _: &mut Random,
@@ -109,7 +109,7 @@ impl Sets {
         let elements: Vec<u64> = (0..random.between(1, ELEMENTS_MAX))
             .map(|_| {
                 self.added += 1;
-                key(set, self.added.wrapping_mul(0x9e37_79b1) % PLACES) // odd: no two of a set are equal
+                key(set, self.added.wrapping_mul(0x9e37_79b1) % PLACES) // an odd factor: no two in a set are equal
             })
             .collect();
         let (gives_up, added) = (random.chance(10), elements.clone());

@@ -1,6 +1,6 @@
-//! Write skew: doctors leave their shift if another one stays, so at least one stays. Under snapshot isolation two can
-//! leave at once, each counting on the other. Some count before they leave, and some by updates at the commit, which look at the
-//! others' rows, and fail where there is none.
+//! Write skew. Doctors leave their shift if another doctor stays, so at least one stays. Under snapshot isolation two
+//! can leave at once, each relying on the other. Some transactions count the doctors before one leaves. Others use
+//! updates at the commit, which look at the rows of the other doctors and fail if there is none.
 
 use super::{Made, Workload, digest_rows};
 use crate::isolation::Isolation;
@@ -37,12 +37,12 @@ pub fn skew<C: ConcurrencyControl>(database: &Database<C>, _: &mut Random, ledge
     Ok(Box::new(Skew { rows, ledger: ledger.clone() }))
 }
 
-/// A committed transaction has counted the shift's doctors.
+/// Notes that a committed transaction has counted the shift's doctors.
 fn counted(ledger: &Ledger, shift: u64, doctors: usize) {
     ledger.check_under(Isolation::Serial, doctors > 0, || format!("nobody is left in shift {shift}"));
 }
 
-/// The doctors on call: found by a scan of the shift, or one by one.
+/// Returns the doctors on call, found by a scan of the shift or one by one.
 async fn on_call<C: ConcurrencyControl>(
     recording: &Recording<'_, C>,
     rows: Rows,
@@ -63,15 +63,15 @@ async fn on_call<C: ConcurrencyControl>(
     Ok(found)
 }
 
-/// Counts the doctors of the shift when the transaction commits, and leaves their rows as they are. If `leaving` is one of them, the
-/// others are counted, and the commit fails if there is none.
+/// Counts the doctors of the shift when the transaction commits, and leaves their rows unchanged. If `leaving` is one
+/// of them, only the others are counted, and the commit fails if there is none.
 fn count_at_commit<C: ConcurrencyControl>(
     recording: &Recording<'_, C>,
     rows: Rows,
     (shift, leaving): (u64, Option<u64>),
     count: &Arc<AtomicUsize>,
 ) -> Result<()> {
-    count.store(0, Ordering::Relaxed); // (within one thread)
+    count.store(0, Ordering::Relaxed); // only one thread
     let last = shift * STRIDE + DOCTORS - 1;
     for other in shift * STRIDE..=last {
         let count = count.clone();
@@ -87,7 +87,8 @@ fn count_at_commit<C: ConcurrencyControl>(
 }
 
 impl Skew {
-    /// A doctor leaves, and sees at the commit whether another one stays; or somebody sees then that there is one.
+    /// Begins a transaction in which a doctor leaves and checks at the commit that another doctor stays, or which only
+    /// checks at the commit that a doctor is there.
     fn begin_late<C: ConcurrencyControl>(
         &self,
         submitter: &mut Submitter<'_, C>,
@@ -119,7 +120,7 @@ impl<C: ConcurrencyControl> Workload<C> for Skew {
         let body = async move |recording: &Recording<'_, C>| {
             let doctors = on_call(recording, rows, shift, scans).await?;
             if is_reader {
-                // sees that somebody is there
+                // checks that a doctor is there
             } else if !doctors.contains(&doctor) {
                 recording.insert(rows, doctor, 0).await?;
             } else if doctors.len() > 1 {
