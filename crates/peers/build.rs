@@ -1,4 +1,4 @@
-//! Bindings of Berkeley DB from the header of the library that is installed, for the feature `berkeleydb` alone.
+//! Generates bindings of Berkeley DB from the header of the installed library, only with the feature `berkeleydb`.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! Flags of several commands, and their values. Lists with commas give a sweep.
+//! Flags that several commands share, and their values. A list with commas makes a sweep.
 
 use crate::scheme::{Cc, SchemeKind};
 use braiddb::{Front, IndexKind};
@@ -12,24 +12,25 @@ pub struct RunArgs {
     /// The scheme of concurrency control; several are compared
     #[arg(long, alias = "isolation", default_value = "serializable", value_delimiter = ',')]
     pub cc: Vec<Cc>,
-    /// What a crash of the machine leaves; several are compared
+    /// Data that survives a crash of the machine; several are compared
     #[arg(long, default_value = "memory", value_delimiter = ',')]
     pub durability: Vec<DurabilityKind>,
-    /// The kind of index of all tables: masstree, btree or bwtree; where nothing is scanned, also cuckoo or hopscotch; several are
-    /// compared
+    /// The kind of index of all tables: masstree, btree or bwtree; if nothing is scanned, also cuckoo or hopscotch;
+    /// several are compared
     #[arg(long, default_value = "masstree", value_delimiter = ',')]
     pub index: Vec<IndexKind>,
-    /// What is in front of the index of all tables: none or hash; several are compared
+    /// The front of the index of all tables: none or hash; several are compared
     #[arg(long, default_value = "none", value_delimiter = ',')]
     pub front: Vec<Front>,
-    /// Where directories of durable databases are made, and removed afterwards [default: the system's for
+    /// Where directories of durable databases are made; they are removed afterwards [default: the system's for
     /// temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Seconds per variant, shared out among the repeats
+    /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all variants are run, one after the other; medians are reported, and conditions are checked after each
+    /// How many times all variants are run, one after the other; medians are reported, and conditions are checked after
+    /// each repeat
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Measures where workers spend their time, by activity
@@ -47,27 +48,27 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// How long a variant runs in one repeat.
+    /// Returns how long a variant runs in one repeat.
     pub(crate) fn slice(&self) -> Duration {
         Duration::from_secs_f64(self.seconds / f64::from(self.repeats))
     }
 
-    /// Where directories are made.
+    /// Returns the directory in which database directories are made.
     pub(crate) fn parent(&self) -> PathBuf {
         self.directory.clone().unwrap_or_else(std::env::temp_dir)
     }
 }
 
-/// What a crash of the machine leaves of a database.
+/// The data of a database that survives a crash of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub enum DurabilityKind {
     /// Nothing: the database is in memory
     Memory,
-    /// The last checkpoint: there is no log
+    /// The last checkpoint; there is no log
     None,
-    /// All but what was acknowledged last
+    /// All commits except those acknowledged last
     Async,
-    /// All that was acknowledged
+    /// All acknowledged commits
     Sync,
 }
 
@@ -86,28 +87,30 @@ impl DurabilityKind {
 /// A way to execute transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum)]
 pub enum Mode {
-    /// One after the other, no prefetching
+    /// One after the other, without prefetching
     Naive,
-    /// One after the other, prefetching each object whole ("ERMIA"); this and the next four with `--cc serializable` or `snapshot` alone
+    /// One after the other, prefetching each object whole ("ERMIA"); this mode and the next four need `--cc
+    /// serializable` or `snapshot`
     Prefetch,
-    /// As prefetch, a transaction's reads as one multi-get of step machines
+    /// Like prefetch, with a transaction's reads as one multi-get of step machines
     AmacMk,
-    /// As prefetch, a transaction's reads as one multi-get of coroutines
+    /// Like prefetch, with a transaction's reads as one multi-get of coroutines
     CoroMk,
-    /// As coro-mk, with boxed nested coroutines
+    /// Like coro-mk, with boxed nested coroutines
     CoroFnMk,
-    /// Transactions interleaved, their reads nested coroutines ("CoroBase-FN")
+    /// Transactions interleaved, with reads as nested coroutines ("CoroBase-FN")
     CorobaseFn,
-    /// Transactions interleaved ("CoroBase"): the engine's own way
+    /// Transactions interleaved ("CoroBase"), which is how the engine itself works
     Interleaved,
-    /// Transactions interleaved, and multi-gets inside
+    /// Transactions interleaved, with multi-gets inside
     Hybrid,
-    /// Transactions interleaved, those that do the same next one after the other ("STEPS"); with `--cc serializable` or `snapshot` alone
+    /// Transactions interleaved; transactions whose next step is the same run one after the other ("STEPS"); needs
+    /// `--cc serializable` or `snapshot`
     Teams,
-    /// The engine chooses how many transactions to keep open, from one upwards; finding the best number takes up to half a
-    /// second before each slice
+    /// The engine chooses how many transactions to keep open, from one upwards; it takes up to half a second before
+    /// each slice to find the best number
     Auto,
-    /// One after the other, driven by calls of the thread (`Database::begin`)
+    /// One after the other, driven by the thread's calls (`Database::begin`)
     Interactive,
     /// Yardstick: the reads as one handwritten sequential function
     HandSequential,
@@ -140,7 +143,7 @@ impl Mode {
         }
     }
 
-    /// Returns true if `--batch` transactions of one worker are open at once.
+    /// Returns true if a worker keeps `--batch` transactions open at once.
     pub fn interleaves(self) -> bool {
         matches!(
             self,
@@ -148,27 +151,27 @@ impl Mode {
         )
     }
 
-    /// Returns true if more than one transaction of a worker can be open.
+    /// Returns true if a worker can have more than one transaction open.
     pub(crate) fn may_interleave(self) -> bool {
         self.interleaves() || self == Mode::Auto
     }
 
-    /// Whether there is this mode under a scheme: those that only a comparison with the papers needs are there under CoroBase's
-    /// schemes alone.
+    /// Returns true if the mode exists under a scheme. Modes that only a comparison with the papers needs exist only
+    /// under CoroBase's schemes.
     pub(crate) fn is_there(self, scheme: SchemeKind) -> bool {
         use Mode::{AmacMk, CoroFnMk, CoroMk, CorobaseFn, Prefetch, Teams};
         scheme.has_papers_modes()
             || !matches!(self, Prefetch | AmacMk | CoroMk | CoroFnMk | CorobaseFn | Teams)
     }
 
-    /// Returns true if transactions of several kinds run in this mode. The others are for `ycsb` alone.
+    /// Returns true if the mode runs transactions of several kinds. The other modes exist only for `ycsb`.
     pub(crate) fn has_form_of_kinds(self) -> bool {
         use Mode::{Auto, Hybrid, Interleaved, Naive, Prefetch, Teams};
         matches!(self, Naive | Prefetch | Interleaved | Hybrid | Teams | Auto)
     }
 }
 
-/// When a finished transaction's place is filled.
+/// When the place of a finished transaction is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RefillKind {
@@ -248,7 +251,7 @@ mod tests {
 
     #[test]
     fn counts_take_suffixes() {
-        // Proves the suffixes, fractions of them, and that nonsense is refused.
+        // Proves that suffixes and fractions are parsed, and that nonsense is refused.
         for (text, value) in [
             ("1", 1),
             ("10M", 10_000_000),

@@ -1,4 +1,4 @@
-//! Figures of variants beside each other: a table with a column for each variant, and a chart of ratios.
+//! Results of several variants side by side: a table with a column for each variant, and a chart of ratios.
 
 use crate::Result;
 use crate::report::chart::{self, Data, Measured};
@@ -8,25 +8,25 @@ use crate::report::grid::Grid;
 /// A row of the table: its name, and the figure as text.
 pub(crate) type Row<F> = (&'static str, fn(&F) -> String);
 
-/// What came out of one variant in one setting.
+/// The result of one variant in one setting.
 pub(crate) trait Beside: Sized + 'static {
-    /// What tells settings apart; true: numbers.
+    /// The names of the parameters that distinguish settings; true means that the values are numbers.
     const SETTING: &'static [(&'static str, bool)];
     const ROWS: &'static [Row<Self>];
 
-    /// The setting, in the order of `SETTING`.
+    /// Returns the values of the setting, in the order of `SETTING`.
     fn setting(&self) -> Vec<String>;
     fn variant(&self) -> &str;
     fn transactions_per_s(&self) -> f64;
 }
 
-/// The figures of one setting, by variant.
+/// Returns the figures that have the same setting as `of`, one for each variant.
 pub(crate) fn group<'f, F: Beside>(figures: &'f [F], of: &F) -> impl Iterator<Item = &'f F> {
     let setting = of.setting();
     figures.iter().filter(move |one| one.setting() == setting)
 }
 
-/// The first one of each setting.
+/// Returns the first figure of each setting.
 pub(crate) fn groups<F: Beside>(figures: &[F]) -> impl Iterator<Item = &F> {
     let is_first =
         |figure: &&F| group(figures, figure).next().is_some_and(|first| std::ptr::eq(first, *figure));
@@ -41,7 +41,7 @@ fn variants<F: Beside>(figures: &[F]) -> Vec<String> {
     distinct(figures.iter().map(|figure| figure.variant().to_owned()))
 }
 
-/// The table.
+/// Returns the table.
 pub(crate) fn text<F: Beside>(figures: &[F]) -> String {
     let variants = variants(figures);
     let names = F::SETTING.iter().copied().chain([("figure", false)]);
@@ -59,7 +59,8 @@ pub(crate) fn text<F: Beside>(figures: &[F]) -> String {
     grid.text()
 }
 
-/// Bars: throughput by that of the first variant. `category`: the name of a setting, if it is drawn.
+/// Draws throughput as bars, divided by the throughput of the first variant. `category` names a setting, or returns
+/// `None` if the setting is not drawn.
 pub(crate) fn svg<F: Beside>(
     figures: &[F],
     (caption, x_name): (&'static str, String),

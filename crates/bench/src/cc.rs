@@ -1,5 +1,6 @@
-//! Schemes of concurrency control beside each other: a grid of workloads from no contention to a single row that all
-//! transactions change, under each scheme, with one worker and with several, one transaction at a time and interleaved.
+//! `braid bench cc`: concurrency control schemes side by side. A grid of workloads, from no contention to a single row
+//! that all transactions change, runs under each scheme, with one worker and with several, sequentially and
+//! interleaved.
 
 use crate::Result;
 use crate::beside::{self, Beside, Row};
@@ -11,7 +12,7 @@ use crate::report::{distinct, write, write_json};
 use crate::scheme;
 use serde::Serialize;
 
-/// What came out of one workload under one scheme.
+/// The result of one workload under one scheme.
 #[derive(Serialize)]
 struct Figure {
     cell: &'static str,
@@ -21,7 +22,7 @@ struct Figure {
     transactions_per_s: f64,
     spread: f64,
     aborts_per_commit: f64,
-    /// Of the workers' time, by activity.
+    /// Shares of the workers' time, by activity.
     shares: Vec<(String, f64)>,
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn run(args: &CcArgs) -> Result<()> {
     Ok(())
 }
 
-/// Writes what there is, after each workload: all of them take hours.
+/// Writes the results so far. It is called after each workload, because the whole grid takes hours.
 fn write_files(args: &CcArgs, environment: &Environment, figures: &[Figure]) -> Result<()> {
     if let Some(path) = &args.json {
         let CcArgs { seconds, repeats, batch, .. } = *args;
@@ -124,7 +125,7 @@ fn text(figures: &[Figure]) -> String {
     format!("{}\n\n{}\n", beside::text(figures), breakdown(figures).text())
 }
 
-/// Where the workers' time went, in percent.
+/// The shares of the workers' time, in percent.
 fn breakdown(figures: &[Figure]) -> Grid {
     let activities = distinct(figures.iter().flat_map(|one| one.shares.iter().map(|share| share.0.clone())));
     let names = Figure::SETTING.iter().copied().chain([("scheme", false)]);
@@ -139,7 +140,7 @@ fn breakdown(figures: &[Figure]) -> Grid {
     grid
 }
 
-/// Of the most workers and the last mode.
+/// Draws the results of the largest number of workers and the last mode.
 fn svg(figures: &[Figure], notes: Vec<String>) -> Result<String> {
     let last = figures.last().expect("there are figures");
     let x_name = format!("workload; {} workers, mode {}", last.workers, last.mode);
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_cell_is_a_valid_command_line() {
-        // Proves that each workload of the grid is one that the benchmark has, under every serializable scheme.
+        // Proves that the benchmark has each workload of the grid under every serializable scheme.
         let args = args("");
         assert_eq!(cells(&args).len(), CELLS.len());
         for cell in cells(&args) {
@@ -173,8 +174,8 @@ mod tests {
 
     #[test]
     fn schemes_are_run_beside_each_other() {
-        // Proves that a cell has a figure for each scheme, number of workers and mode, and that table, chart and breakdown have
-        // them all.
+        // Proves that a cell has a figure for each scheme, number of workers and mode, and that the table, the chart
+        // and the breakdown contain all of them.
         let args = args(
             "--cell hot-row --cc silo,no-wait --workers 1,2 --mode naive,auto --seconds 0.04 --repeats 1",
         );

@@ -1,4 +1,4 @@
-//! What `braid bench cc` runs: workloads from no contention to a single row that all transactions change.
+//! The workloads that `braid bench cc` runs, from no contention to a single row that all transactions change.
 
 use crate::args::{Mode, parse_batch, parse_seconds, parse_workers};
 use crate::scheme::Cc;
@@ -13,7 +13,7 @@ pub struct Cell {
     pub(crate) line: &'static str,
 }
 
-/// YCSB's requests go to this many records, as in the paper's figures of contention: so few that skew is felt.
+/// YCSB's tables have the size of the paper's figures about contention: few enough records for skew to matter.
 pub(crate) const CELLS: [Cell; 15] = [
     Cell { name: "tpcc-1", line: "tpcc --mix narrow --warehouses 1" },
     Cell { name: "tpcc-2", line: "tpcc --mix narrow --warehouses 2" },
@@ -48,7 +48,7 @@ pub struct CcArgs {
     /// The workloads [default: all]
     #[arg(long, value_delimiter = ',')]
     pub cell: Vec<Cell>,
-    /// The schemes; ratios are to the first [default: all that are serializable]
+    /// The schemes; ratios are to the first [default: all serializable ones]
     #[arg(long, value_delimiter = ',')]
     pub cc: Vec<Cc>,
     /// Worker threads
@@ -60,16 +60,16 @@ pub struct CcArgs {
     /// Transactions open at once per worker, in the interleaved mode
     #[arg(long, default_value = "8", value_parser = parse_batch)]
     pub batch: usize,
-    /// Seconds per variant, shared out among the repeats
+    /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all variants of a workload are run, one after the other; medians are reported
+    /// How many times all variants of a workload are run, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draws throughput by that of the first scheme, with the most workers and the last mode, as SVG
+    /// Draws throughput, divided by that of the first scheme, with the most workers and the last mode, as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }

@@ -19,37 +19,37 @@ use crate::workloads::ycsb::YcsbArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// `braid bench`. Without a subcommand it runs the main job: a table larger than the caches, reads and a mix in all modes, in
-/// under three minutes.
+/// `braid bench`. Without a subcommand it runs the main job: reads and a mix, in all modes, on a table larger than the
+/// caches, in under three minutes.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// What to run instead of the main job.
+    /// The command to run instead of the main job.
     #[command(subcommand)]
     pub command: Option<BenchCommand>,
 }
 
-/// What `braid bench` can run.
+/// The commands of `braid bench`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum BenchCommand {
     /// YCSB and the workloads of the papers
     Ycsb(Box<YcsbArgs>),
-    /// A figure or table of a paper, with the paper's ratios beside ours
+    /// A figure or table of a paper, with the paper's ratios beside Braid's
     Paper(PaperArgs),
     /// The latency of a single client's commits, compared with plain writes and syncs of the disk
     Commit(CommitArgs),
     /// Auto compared with the best fixed mode, over sizes, skews and workloads
     Robust(RobustArgs),
-    /// Schemes of concurrency control beside each other, from no contention to a single hot row
+    /// Concurrency control schemes side by side, from no contention to a single hot row
     Cc(CcArgs),
-    /// Kinds of index beside each other: inserts, look-ups, scans and a mix, uniform and skewed
+    /// Kinds of index side by side: inserts, lookups, scans and a mix, uniform and skewed
     Index(IndexArgs),
-    /// Scans of columns: sums over all rows, by records and by layouts of blocks, beside plain arrays
+    /// Scans of columns: sums over all rows, by records and by layouts of blocks, compared with plain arrays
     Blocks(BlocksArgs),
-    /// TPC-C's StockLevel by records and by layouts of blocks, over numbers of warehouses
+    /// TPC-C's StockLevel by records and by layouts of blocks, for several numbers of warehouses
     StockLevel(StockLevelArgs),
-    /// Latency of short transactions while long ones run, with hints and without
+    /// Latency of short transactions while long ones run, with and without hints
     Classes(ClassesArgs),
-    /// How soon `auto` is as fast as it gets after the work has changed, beside fixed modes
+    /// How soon `auto` reaches its full speed after the work has changed, compared with fixed modes
     Settle(SettleArgs),
     /// Recovery from a checkpoint and from a log: records and transactions per second
     Recovery(RecoveryArgs),
@@ -57,9 +57,9 @@ pub enum BenchCommand {
     Tpcb(Box<TpcbArgs>),
     /// SmallBank: six short transactions on customers' accounts
     Smallbank(Box<SmallbankArgs>),
-    /// Reads or updates of a few random rows of a table of two columns
+    /// Reads or updates of a few random rows in a table of two columns
     Micro(Box<MicroArgs>),
-    /// TPC-C, and with it TPC-CR and TPC-CH: orders, payments and deliveries of a wholesaler
+    /// TPC-C, TPC-CR and TPC-CH: orders, payments and deliveries of a wholesaler
     Tpcc(Box<TpccArgs>),
 }
 
@@ -86,10 +86,10 @@ pub struct PaperArgs {
     /// Branches of TPC-B, about 10 MB each
     #[arg(long, default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub branches: u32,
-    /// Worker threads, or `all` for one per processor [default: 1; all where workers are what is swept]
+    /// Worker threads, or `all` for one per processor [default: 1, or all if workers are swept]
     #[arg(long, value_parser = parse_workers)]
     pub workers: Option<usize>,
-    /// The scheme of concurrency control; figures that compare schemes run all that are serializable
+    /// The concurrency control scheme; figures that compare schemes run all serializable ones
     #[arg(long, alias = "isolation", default_value = "serializable")]
     pub cc: Cc,
     /// Seconds per variant

@@ -1,9 +1,9 @@
-//! Which record a request asks for: uniform, Zipfian or latest. A draw allocates nothing and shares nothing.
+//! Request distributions, which choose the record of a request: uniform, Zipfian or latest. A draw allocates nothing
+//! and shares no state.
 //!
-//! Zipfian with 0 < theta < 1 uses the quick method of Gray et al., "Quickly generating billion-record
-//! synthetic databases" (SIGMOD 1994), as YCSB does; theta >= 1 uses rejection-inversion (Hoermann and
-//! Derflinger, 1996), which is exact there. Ranks are scrambled by a bijection, so that popular records do
-//! not lie side by side.
+//! Zipfian with 0 < theta < 1 uses the quick method of Gray et al., "Quickly generating billion-record synthetic
+//! databases" (SIGMOD 1994), as YCSB does. For theta >= 1, rejection-inversion (Hoermann and Derflinger, 1996) is used,
+//! which is exact there. A bijection scrambles the ranks, so that popular records are not adjacent.
 
 pub use braid_tpcc::Rng;
 
@@ -19,7 +19,7 @@ pub enum Kind {
     Latest,
 }
 
-/// Draws record numbers below the number of records.
+/// Draws record numbers that are less than the number of records.
 #[derive(Clone, Debug)]
 pub struct Source {
     records: u64,
@@ -34,7 +34,7 @@ enum Draw {
 }
 
 impl Source {
-    /// Draws from `records` records.
+    /// Makes a source that draws from `records` records.
     pub fn new(kind: Kind, records: u64, theta: f64) -> Self {
         assert!(records > 0, "there are records");
         let draw = match kind {
@@ -48,13 +48,13 @@ impl Source {
         Source { records, draw }
     }
 
-    /// The number of a record. Of records numbered from 0 to `newest`, both included, the latest distribution
-    /// prefers those with high numbers; the others draw from the records that were there at the start.
+    /// Draws the number of a record. The latest distribution draws from the numbers 0 to `newest`, inclusive, and
+    /// prefers high ones. The other distributions draw from the records that existed at the start.
     #[inline(always)]
     pub fn number(&self, rng: &mut Rng, newest: u64) -> u64 {
         match &self.draw {
             Draw::Uniform => rng.below(self.records),
-            // No overflow: a rank and the factor are below 2^32 each, or the factor is 1.
+            // No overflow: either the rank and the factor are each below 2^32, or the factor is 1.
             Draw::Zipfian { zipf, scramble } => zipf.rank(rng) * scramble % self.records,
             Draw::Latest(zipf) => newest.saturating_sub(zipf.rank(rng)),
         }
@@ -127,7 +127,7 @@ impl Zipf {
     }
 }
 
-/// The sum of i^-theta for i from 1 to n; past the first million terms by the Euler-Maclaurin formula.
+/// The sum of i^-theta for i from 1 to n. Beyond the first million terms, the Euler-Maclaurin formula is used.
 fn zeta(n: u64, theta: f64) -> f64 {
     const EXACT: u64 = 1_000_000;
     let head: f64 = (1..=n.min(EXACT)).map(|i| (i as f64).powf(-theta)).sum();
@@ -154,7 +154,7 @@ mod tests {
 
     const SEED: u64 = 7;
 
-    /// Counts `draws` draws from `records` records.
+    /// Counts how often each record comes up in `draws` draws from `records` records.
     fn frequencies(source: &Source, records: u64, draws: u64) -> Vec<u64> {
         let mut rng = Rng::new(SEED);
         let mut counts = vec![0; records as usize];
@@ -164,7 +164,7 @@ mod tests {
         counts
     }
 
-    /// The most popular ranks come as often as the definition says.
+    /// Checks that the most popular ranks come up as often as the definition says.
     fn check_zipf(theta: f64, tolerance: f64) {
         let (records, draws) = (10_000, 1_000_000);
         let zipf = Zipf::new(records, theta);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn zipfian_frequencies_follow_the_definition() {
-        // Proves both methods, either side of theta = 1 and at it.
+        // Proves that both methods are right, below, at and above theta = 1.
         for theta in [0.5, 0.9, 0.99] {
             check_zipf(theta, 0.1);
         }
@@ -202,14 +202,14 @@ mod tests {
 
     #[test]
     fn uniform_draws_every_record_alike() {
-        // Proves that no record is favoured: each of 100 comes within 10 % of its share.
+        // Proves that no record is favored: each of 100 comes up within 10 % of its share.
         let counts = frequencies(&Source::new(Kind::Uniform, 100, 0.0), 100, 1_000_000);
         assert!(counts.iter().all(|&c| (9_000..11_000).contains(&c)), "{counts:?}");
     }
 
     #[test]
     fn zipfian_scrambling_is_a_bijection() {
-        // Proves that scrambling loses no record and moves the popular ones apart.
+        // Proves that scrambling loses no record and moves popular records apart.
         let records = 1_000;
         let f = scramble_of(records);
         let mut seen: Vec<u64> = (0..records).map(|r| r * f % records).collect();
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn latest_prefers_the_newest() {
-        // Proves that the newest record comes most often and that numbers stay in range.
+        // Proves that the newest record comes up most often, and that numbers stay in range.
         let counts = frequencies(&Source::new(Kind::Latest, 1_000, 0.99), 1_000, 100_000);
         assert_eq!(counts.iter().max(), counts.last());
     }
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn zeta_of_many_is_close_to_the_sum() {
-        // Proves the formula for large tables against the sum itself.
+        // Proves that the formula for large tables agrees with the sum itself.
         let exact: f64 = (1..=3_000_000u64).map(|i| (i as f64).powf(-0.99)).sum();
         assert!((zeta(3_000_000, 0.99) / exact - 1.0).abs() < 1e-9);
     }

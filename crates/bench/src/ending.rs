@@ -1,6 +1,6 @@
-//! How a command begins and ends: from its command line to its exit code, also on an interrupt and on a closed output pipe.
+//! The life of a command, from its command line to its exit code. Interrupts and a closed output pipe are handled here.
 //!
-//! The commands `braid` and `braid-lab` call `run`, once in a process.
+//! The commands `braid` and `braid-lab` call `run` once per process.
 
 use crate::temporary;
 use crate::text::printable;
@@ -14,16 +14,16 @@ use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-/// What went wrong, with what to do about it.
+/// An error message that says what went wrong and what to do about it.
 pub type Failure = Box<dyn Error>;
 
-/// The exit code if the output pipe was closed.
+/// The exit code if the output pipe is closed.
 const UNREAD: u8 = 141;
 
 /// The exit code after an interrupt.
 pub const INTERRUPTED: u8 = 130;
 
-/// The exit code if there is no such row.
+/// The exit code if the requested row does not exist.
 pub const NO_ROW: u8 = 2;
 
 /// A failure with an exit code of its own.
@@ -31,7 +31,7 @@ pub const NO_ROW: u8 = 2;
 pub struct Coded {
     /// The exit code.
     pub code: u8,
-    /// What went wrong.
+    /// The message.
     pub said: String,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Coded {
 
 impl Error for Coded {}
 
-/// Parses the command line of this process, and runs what it asks for.
+/// Parses the command line of this process, and runs the command.
 pub fn run<C: Parser>(command: impl FnOnce(&C) -> Result<(), Failure>) -> ExitCode {
     let asked = match C::try_parse() {
         Ok(asked) => asked,
@@ -58,24 +58,25 @@ pub fn run<C: Parser>(command: impl FnOnce(&C) -> Result<(), Failure>) -> ExitCo
         Err(error) if is_unread(&*error) => ExitCode::from(UNREAD),
         Err(error) => {
             let (name, said) = (C::command().get_name().to_owned(), error.to_string());
-            let _ = writeln!(io::stderr(), "{name}: {}", printable(&said)); // closed as well, perhaps
+            let _ = writeln!(io::stderr(), "{name}: {}", printable(&said)); // standard error may be closed as well
             error.downcast_ref().map_or(ExitCode::FAILURE, |coded: &Coded| ExitCode::from(coded.code))
         }
     }
 }
 
-/// Set before the temporary directories are removed: what fails afterwards may fail for the want of them.
+/// Set before the temporary directories are removed, because threads that still use a directory may fail afterwards.
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The exit code after an interrupt, or [`NOTED`].
 static ON_INTERRUPT: AtomicI32 = AtomicI32::new(INTERRUPTED as i32);
 
-/// In place of an exit code: the command goes on, and asks by [`take_interrupt`].
+/// Stored instead of an exit code: the command continues, and polls [`take_interrupt`].
 const NOTED: i32 = -1;
 
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 
-/// On SIGINT, removes the temporary directories and exits with code 130. (Other signals leave them.)
+/// Installs a handler for SIGINT that removes the temporary directories and exits, with code 130 by default. Other
+/// signals leave the directories.
 fn remove_on_interrupt() {
     let end = || {
         let code = ON_INTERRUPT.load(Ordering::SeqCst);
@@ -92,28 +93,29 @@ fn remove_on_interrupt() {
     }
 }
 
-/// From now on an interrupt is how the command ends that is under way: with code 0.
+/// Makes an interrupt end the running command successfully, with code 0.
 pub fn succeed_on_interrupt() {
     ON_INTERRUPT.store(0, Ordering::SeqCst);
 }
 
-/// From now on an interrupt is only noted.
+/// Makes an interrupt set a flag instead of ending the process.
 pub fn note_interrupts() {
     ON_INTERRUPT.store(NOTED, Ordering::SeqCst);
 }
 
-/// Returns true if there was an interrupt since the last call, and forgets it.
+/// Returns true if an interrupt occurred since the last call, and clears the flag.
 pub fn take_interrupt() -> bool {
     IS_NOTED.swap(false, Ordering::SeqCst)
 }
 
-/// Returns true after an interrupt, until `take_interrupt` takes it.
+/// Returns true if an interrupt occurred that `take_interrupt` has not yet taken.
 pub fn is_interrupted() -> bool {
     IS_NOTED.load(Ordering::SeqCst)
 }
 
-/// Runs a command. `println!` panics if the output pipe is closed; that is an error like any other here, without a message. A
-/// command that fails after an interrupt does not return: the process is about to exit with the interrupt's code.
+/// Runs a command. `println!` panics if the output pipe is closed; this function turns the panic into an error, and
+/// prints no panic message. A command that fails after an interrupt does not return, because the process is about to
+/// exit with the interrupt's code.
 fn quietly(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     let loud = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -132,12 +134,12 @@ fn quietly(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure>
     }
 }
 
-/// Whether an error is that the output pipe is closed.
+/// Returns true if the error means that the output pipe is closed.
 pub fn is_unread(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// The standard library's words for it.
+/// Recognizes the standard library's message for a closed output pipe.
 fn is_unread_panic(payload: &(dyn Any + Send)) -> bool {
     let text = payload.downcast_ref::<String>();
     text.is_some_and(|text| text.starts_with("failed printing to stdout") && text.contains("Broken pipe"))

@@ -1,4 +1,4 @@
-//! The engine as all workloads use it: opening databases, workers and counters.
+//! How all workloads use the engine: databases, workers and counters.
 
 use crate::Failure;
 use crate::args::{DurabilityKind, RefillKind};
@@ -17,7 +17,8 @@ pub(crate) use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Teams};
 pub(crate) use braiddb::worker::{BatchSize, Worker};
 pub(crate) use braiddb::{Database, Front, IndexKind, Options, Result, Serializable, TableOptions, Txn};
 
-/// An empty database of such tables that starts no workers, and its directory if it has one, to be made in `parent`.
+/// Opens an empty database that starts no workers. If the database is durable, its directory is made in `parent` and
+/// returned.
 pub(crate) fn open<C: Scheme>(
     tables: TableOptions,
     durability: DurabilityKind,
@@ -33,8 +34,7 @@ pub(crate) fn open<C: Scheme>(
     Ok((open_again(&directory, tables, durability)?, Some(directory)))
 }
 
-/// The database that `open` has made in this directory, which is not open any more. Tables that there are keep their
-/// options.
+/// Opens a database again after it was closed. Tables that exist keep their options.
 pub(crate) fn open_again<C: Scheme>(
     directory: &Directory,
     tables: TableOptions,
@@ -45,7 +45,7 @@ pub(crate) fn open_again<C: Scheme>(
         DurabilityKind::Async => Durability::Async,
         DurabilityKind::Sync => Durability::Sync,
     };
-    // Checkpoints are made by the plan alone.
+    // Only the plan makes checkpoints.
     let options = Options {
         workers: 0,
         index: tables.index,
@@ -58,17 +58,17 @@ pub(crate) fn open_again<C: Scheme>(
     open_in(directory, options)
 }
 
-/// The database in a directory.
+/// Opens the database in a directory.
 pub(crate) fn open_in<C: Scheme>(directory: &Directory, options: Options) -> crate::Result<Database<C>> {
     let storage = FileStorage::open(directory.path()).map_err(|error| failure(error.into()))?;
     let clock = Arc::new(SystemClock::default());
     Database::open_with(Arc::new(storage), options, clock, &mut |_| {}).map_err(failure)
 }
 
-/// The most that `BatchSize::Auto` has open at once.
+/// The largest number of transactions that `BatchSize::Auto` keeps open at once.
 pub(crate) const AUTO_BATCH_MAX: usize = 64;
 
-/// The calling thread as a worker of `batch` places.
+/// Makes the calling thread a worker with `batch` slots.
 pub(crate) fn worker<C: Scheme, S: Suspend>(
     db: &Database<C>,
     policy: S,
@@ -86,7 +86,7 @@ pub(crate) fn worker<C: Scheme, S: Suspend>(
     db.worker_with(policy, WorkerOptions { batch, batch_max, refill, ..WorkerOptions::default() })
 }
 
-/// Counters of the database, now.
+/// A snapshot of the database's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) memory_bytes: u64,
@@ -99,7 +99,7 @@ pub(crate) fn counters<C: Scheme>(db: &Database<C>) -> Counters {
     Counters { memory_bytes: s.memory.total_bytes(), log: s.log, breakdown: s.breakdown }
 }
 
-/// An error of the engine, for the user.
+/// Turns an error of the engine into a message for the user.
 pub(crate) fn failure(error: braiddb::Error) -> Failure {
     Failure::new(format!("the engine failed: {error}"))
 }

@@ -5,16 +5,16 @@ use braiddb::IndexKind;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// What is done with the records.
+/// The work of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Work {
-    /// One record is inserted; keys come in random order
+    /// Inserts one record; keys come in random order
     Insert,
-    /// One record is read
+    /// Reads one record
     Lookup,
-    /// Eight records are read, and two read and written
+    /// Reads eight records, and reads and writes two
     Mixed,
-    /// A hundred records are read in the order of their keys
+    /// Reads a hundred records in the order of their keys
     Scan,
 }
 
@@ -28,7 +28,7 @@ impl Work {
         }
     }
 
-    /// The workload of `braid bench ycsb`.
+    /// Returns the name of the workload for `braid bench ycsb`.
     pub(crate) fn workload(self) -> &'static str {
         match self {
             Work::Insert => "i",
@@ -45,10 +45,10 @@ pub struct IndexArgs {
     /// The kinds of index; ratios are to the first [default: all]
     #[arg(long, value_delimiter = ',')]
     pub index: Vec<IndexKind>,
-    /// What is done [default: all; scans where there is an order]
+    /// The work of transactions [default: all; scans only if the index is ordered]
     #[arg(long, value_delimiter = ',')]
     pub work: Vec<Work>,
-    /// Records in the table before
+    /// Records in the table at first
     #[arg(long, default_value = "10M", value_parser = parse_count)]
     pub records: u64,
     /// Skew of requests, 0 for none
@@ -60,16 +60,16 @@ pub struct IndexArgs {
     /// How transactions are executed
     #[arg(long, default_value = "naive,interleaved", value_delimiter = ',')]
     pub mode: Vec<Mode>,
-    /// Seconds per variant, shared out among the repeats
+    /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all variants of a load are run, one after the other; medians are reported
+    /// How many times all variants of a load are run, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draws throughput by that of the first kind, with the most workers and the last mode, as SVG
+    /// Draws throughput, divided by that of the first kind, with the most workers and the last mode, as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
-//! Kinds of index beside each other: inserts, look-ups, scans and a mix, uniform and skewed, with one worker and with several, one
-//! transaction at a time and interleaved. What PiBench (Lersch, Hao, Oukid, Wang, Willhalm, PVLDB 2019) measures of an index
-//! alone, of an index in the engine.
+//! `braid bench index`: kinds of index side by side. Inserts, lookups, scans and a mix run uniform and skewed, with one
+//! worker and with several, sequentially and interleaved. PiBench (Lersch, Hao, Oukid, Wang, Willhalm, PVLDB 2019)
+//! measures the same of an index alone; here it is an index in the engine.
 
 use crate::beside::{self, Beside, Row};
 use crate::index_args::{IndexArgs, Work};
@@ -11,7 +11,7 @@ use crate::{Failure, Result};
 use braiddb::IndexKind;
 use serde::Serialize;
 
-/// What came out of one kind of work with one kind of index.
+/// The result of one kind of work with one kind of index.
 #[derive(Serialize)]
 struct Figure {
     work: &'static str,
@@ -23,7 +23,7 @@ struct Figure {
     spread: f64,
     p50_us: f64,
     p99_us: f64,
-    /// Of the whole database after loading, values included.
+    /// Memory of the whole database after loading, values included.
     bytes_per_record: f64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<()> {
     Ok(())
 }
 
-/// Writes what there is, after each load of a table.
+/// Writes the results so far. It is called after each load of a table.
 fn write_files(args: &IndexArgs, environment: &Environment, figures: &[Figure]) -> Result<()> {
     if let Some(path) = &args.json {
         let IndexArgs { records, seconds, repeats, .. } = *args;
@@ -72,7 +72,7 @@ fn kinds(args: &IndexArgs) -> Vec<IndexKind> {
     if args.index.is_empty() { IndexKind::ALL.to_vec() } else { args.index.clone() }
 }
 
-/// What shares a loaded table: all that leaves it as it is, and then what inserts.
+/// Groups the work by loaded table: first the work that adds no records, then inserts.
 fn loads(kind: IndexKind, args: &IndexArgs) -> Vec<(IndexKind, Vec<Work>)> {
     let is_asked = |work: &Work| args.work.is_empty() || args.work.contains(work);
     let has_form = |work: &Work| kind.is_ordered() || *work != Work::Scan;
@@ -88,7 +88,7 @@ fn line(kind: IndexKind, work: &[Work], args: &IndexArgs) -> String {
         kind.name(),
         args.records,
         list(&mut work.iter().map(|work| work.workload().to_owned())),
-        // (What is inserted is new, whatever the skew.)
+        // Inserted keys are new, whatever the skew.
         if work == [Work::Insert] { "0".into() } else { list(&mut args.theta.iter().map(f64::to_string)) },
         list(&mut args.workers.iter().map(usize::to_string)),
         list(&mut args.mode.iter().map(|mode| mode.name().to_owned())),
@@ -136,7 +136,7 @@ impl Beside for Figure {
     }
 }
 
-/// Of the most workers and the last mode.
+/// Draws the results of the largest number of workers and the last mode.
 fn svg(figures: &[Figure], notes: Vec<String>) -> Result<String> {
     let last = figures.last().expect("there are figures");
     let x_name = format!("work and skew; {} workers, mode {}", last.workers, last.mode);
@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn kinds_are_run_beside_each_other() {
-        // Proves that each kind of index has a figure for all work that it has a form of, and that table and chart have them all.
+        // Proves that each kind of index has a figure for all work that it supports, and that the table and the chart
+        // contain all of them.
         let args =
             args("--records 2K --theta 0,0.9 --workers 2 --mode interleaved --seconds 0.02 --repeats 1");
         let mut figures = Vec::new();

@@ -1,9 +1,14 @@
-//! The benchmark of Braid, as a library: YCSB and the workloads of the papers, run over every way of
-//! executing a transaction, the variants interleaved, reported as a table, JSON, an SVG chart and a page.
+//! The benchmark of Braid, as a library. It runs YCSB and the workloads of the papers in every mode, with the variants
+//! in turns, and reports the results as a table, JSON, an SVG chart and a page.
 //!
-//! `command` is the command line. `suite` is the harness of all `workloads`, `experiments` are other measurements,
-//! `lines` runs command lines as text, `cc` compares schemes in a grid of `cells`, `indexes` compares kinds of index, `beside` shows
-//! what these two have found, `paper` has the presets for figures of papers, and `report` shows results.
+//! - `command` is the command line.
+//! - `suite` is the harness of all `workloads`.
+//! - `experiments` are other measurements.
+//! - `lines` runs command lines given as text.
+//! - `cc` compares schemes in a grid of `cells`, and `indexes` compares kinds of index. `beside` shows the results of
+//!   both.
+//! - `paper` has the presets for figures of papers.
+//! - `report` shows results.
 //!
 //! The programs `braid` and `braid-lab` share `ending`, `temporary` and `text`.
 #![deny(unsafe_code)]
@@ -40,12 +45,12 @@ use command::BenchCommand;
 use experiments::{blocks, classes, commit, main_job, recovery, robust, settle, stock_level};
 use workloads::{micro, smallbank, tpcb, ycsb};
 
-/// What went wrong, in one line fit for the user.
+/// An error message of one line, for the user.
 #[derive(Debug)]
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure with this message: lower case, no final stop.
+    /// Makes a failure with this message: lower case, without a final stop.
     pub fn new(message: impl Into<String>) -> Self {
         Failure(message.into())
     }
@@ -59,7 +64,7 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The result of anything here.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// Runs `braid bench …`.

@@ -1,4 +1,4 @@
-//! Command lines as text, run without showing what came of them.
+//! Runs command lines given as text, without showing their results.
 
 use crate::command::BenchCommand;
 use crate::suite::outcome::{Outcome, TOTAL};
@@ -7,7 +7,7 @@ use crate::{Failure, Result};
 use clap::{FromArgMatches, Subcommand};
 use serde_json::{Map, Value};
 
-/// A command line that begins with `bench`.
+/// Parses a command line that begins with `bench`.
 pub(crate) fn parsed(line: &str) -> Result<BenchCommand> {
     let words = line.split_whitespace();
     let command = BenchCommand::augment_subcommands(clap::Command::new("bench"));
@@ -15,7 +15,7 @@ pub(crate) fn parsed(line: &str) -> Result<BenchCommand> {
     found.map_err(|error| Failure::new(format!("the command line {line:?} is wrong: {error}")))
 }
 
-/// Runs what a parsed command line asks for.
+/// Runs a parsed command line, and returns its results.
 pub(crate) fn measured(command: &BenchCommand) -> Result<Outcome> {
     match command {
         BenchCommand::Ycsb(args) => ycsb::run(&ycsb::YcsbPlan::new(args)?),
@@ -27,12 +27,12 @@ pub(crate) fn measured(command: &BenchCommand) -> Result<Outcome> {
     }
 }
 
-/// A row of results, under the names of the JSON files.
+/// A row of results, with the field names of the JSON files.
 #[derive(Clone, Debug)]
 pub(crate) struct Point(Map<String, Value>);
 
 impl Point {
-    /// A field for people; empty where there is none.
+    /// Returns a field as readable text, or an empty text if the field is missing.
     pub(crate) fn text(&self, field: &str) -> String {
         match self.0.get(field) {
             None => String::new(),
@@ -41,23 +41,23 @@ impl Point {
         }
     }
 
-    /// A field that is a number; 0 where there is none.
+    /// Returns a numeric field, or 0 if it is missing.
     pub(crate) fn number(&self, field: &str) -> f64 {
         self.0.get(field).and_then(Value::as_f64).unwrap_or(0.0)
     }
 
-    /// A field that is a list of numbers; empty where there is none.
+    /// Returns a field that is a list of numbers, or an empty list if it is missing.
     pub(crate) fn numbers(&self, field: &str) -> Vec<f64> {
         let list = self.0.get(field).and_then(Value::as_array);
         list.map_or(Vec::new(), |list| list.iter().filter_map(Value::as_f64).collect())
     }
 
-    /// Whether its transactions write, where that is a parameter.
+    /// Returns true if the row has the parameter `write` and it is true.
     pub(crate) fn writes(&self) -> bool {
         self.0.get("write").and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// Shares of the workers' time by activity, if they were asked for.
+    /// Returns the shares of the workers' time by activity, if they were measured.
     pub(crate) fn shares(&self) -> Vec<(String, f64)> {
         let shares = self.0.get("breakdown").and_then(|breakdown| breakdown["shares"].as_object());
         let share = |(name, share): (&String, &Value)| (name.clone(), share.as_f64().unwrap_or(0.0));
@@ -71,7 +71,7 @@ impl Point {
     }
 }
 
-/// The rows of whole variants.
+/// Returns the rows that cover whole variants.
 pub(crate) fn points(outcome: &Outcome) -> Vec<Point> {
     let rows = list(&outcome.json(), "rows");
     let has_total = rows.iter().any(|row| row["kind"] == TOTAL);
@@ -79,7 +79,7 @@ pub(crate) fn points(outcome: &Outcome) -> Vec<Point> {
     rows.into_iter().filter(is_whole).map(Point).collect()
 }
 
-/// The objects of a list in JSON that this program has written.
+/// Returns the objects of a list in JSON that this program has written.
 pub(crate) fn list(json: &str, name: &str) -> Vec<Map<String, Value>> {
     let mut all: Value = serde_json::from_str(json).expect("results are valid JSON");
     let objects = all[name].as_array_mut().map(std::mem::take).unwrap_or_default();

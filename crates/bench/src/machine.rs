@@ -1,9 +1,8 @@
-//! What every run needs of the machine: threads on processors of their own, a bar that shows progress, and
-//! the middle of several measurements.
+//! Helpers for every run: threads bound to processors, a progress bar, and the median of several measurements.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The middle value; leaves the values sorted. There is at least one.
+/// Returns the median, and leaves the values sorted. There must be at least one value.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     assert!(!values.is_empty(), "there is something to find the middle of");
     values.sort_by(f64::total_cmp);
@@ -11,13 +10,13 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     (values[(n - 1) / 2] + values[n / 2]) / 2.0
 }
 
-/// A bar on the terminal; none where standard error is none.
+/// Makes a progress bar. The bar is hidden if standard error is not a terminal.
 pub(crate) fn progress(length: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("the template is valid");
     ProgressBar::new(length).with_style(style)
 }
 
-/// Binds the thread to the `index`-th of the processors it may use. Where that fails it runs unbound.
+/// Binds the thread to the `index`-th processor that it may use. If binding fails, the thread runs unbound.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin(index: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -40,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_is_between() {
-        // Proves both cases of the median.
+        // Proves the median of an odd and of an even number of values.
         assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
     }

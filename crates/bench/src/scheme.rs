@@ -1,18 +1,18 @@
-//! What `--cc` chooses: a scheme of the engine's table, and whether transactions declare that they only read.
+//! The values of `--cc`: a scheme from the engine's table, and whether read-only transactions are declared.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParserFactory};
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
 use std::ffi::OsStr;
 
-/// A scheme, and what of the benchmark there is for it.
+/// A scheme, and which parts of the benchmark exist for it.
 pub(crate) trait Scheme: braiddb::ConcurrencyControl {
-    /// The modes that only the comparison with CoroBase needs, whose scheme is one of these: each is as much code again for every
-    /// workload.
+    /// True for CoroBase's schemes. They have the modes that only the comparison with CoroBase needs. Each of these
+    /// modes compiles every workload once more.
     const HAS_PAPERS_MODES: bool;
 }
 
-/// What is done with a scheme, which is known as a type there.
+/// A function of a scheme, called with the scheme as a type.
 pub(crate) trait WithScheme {
     type Output;
     fn with<C: Scheme>(self) -> Self::Output;
@@ -30,17 +30,17 @@ macro_rules! kinds {
         }
 
         impl SchemeKind {
-            /// Every one that the program is built with, in the order of the engine's table.
+            /// Every scheme that the program is built with, in the order of the engine's table.
             pub const ALL: &[SchemeKind] = &[$(SchemeKind::$scheme),*];
 
-            /// The name on the command line and in results.
+            /// Returns the name on the command line and in results.
             pub fn name(self) -> &'static str {
                 match self {
                     $(SchemeKind::$scheme => $name,)*
                 }
             }
 
-            /// As [`Scheme::HAS_PAPERS_MODES`].
+            /// Returns [`Scheme::HAS_PAPERS_MODES`].
             pub(crate) const fn has_papers_modes(self) -> bool {
                 matches!(self, SchemeKind::Serializable | SchemeKind::Snapshot)
             }
@@ -72,13 +72,13 @@ macro_rules! kinds {
 
 braid_schemes::built_schemes!(kinds);
 
-/// The names of all serializable schemes of the engine, as a value of `--cc`.
+/// Returns the names of all serializable schemes of the engine, as a value of `--cc`.
 pub(crate) fn serializable() -> String {
     let all = braid_schemes::NAMES.iter().filter(|&&name| name != "snapshot");
     all.copied().collect::<Vec<_>>().join(",")
 }
 
-/// The table's column of promises as help text.
+/// Turns the table's column of promises into help text.
 fn promise(word: &str) -> &'static str {
     match word {
         "Serializable" => "Strict serializability, of transactions that fail as well",
@@ -87,20 +87,20 @@ fn promise(word: &str) -> &'static str {
     }
 }
 
-/// How transactions are kept apart: a value of `--cc`.
+/// A value of `--cc`: how transactions are isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cc {
-    /// The scheme that decides.
+    /// The scheme.
     pub scheme: SchemeKind,
-    /// Transactions that only read declare it when they begin.
+    /// True if read-only transactions declare themselves when they begin.
     pub declares: bool,
 }
 
 impl Cc {
-    /// Every choice: each scheme that the program is built with, and `declared`.
+    /// Every value: each scheme that the program is built with, and `declared`.
     pub const ALL: &[Cc] = CHOICES;
 
-    /// The name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub fn name(self) -> &'static str {
         if self.declares { "declared" } else { self.scheme.name() }
     }
@@ -130,7 +130,7 @@ impl ValueParserFactory for Cc {
     }
 }
 
-/// Takes a value of `--cc`, and says of a scheme that the program is not built with how to build it.
+/// Parses a value of `--cc`. For a scheme that the program is not built with, the error says how to build it.
 #[derive(Clone, Debug)]
 pub struct CcParser;
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_table_of_schemes_is_what_can_be_chosen() {
-        // Proves that each name chooses the scheme that it names, as a type, and that no two choices share a name.
+        // Proves that each name chooses the scheme of that name, as a type, and that no two choices share a name.
         struct TypeName;
         impl WithScheme for TypeName {
             type Output = &'static str;

@@ -1,4 +1,4 @@
-//! Directories of databases that are made for a measurement or a check and removed with it.
+//! Temporary directories of databases. Each is removed together with the measurement or check that it was made for.
 
 use crate::{Failure, Result};
 use std::collections::BTreeSet;
@@ -7,22 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Those that are there. Locked for good once all are removed, so that none is made afterwards.
+/// The directories that exist. The lock is never released after all have been removed, so that no directory is made
+/// afterwards.
 static THERE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A directory that is removed with it.
+/// A directory that is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes one within `parent`, named after this process.
+    /// Makes a directory within `parent`, named after this process.
     ///
     /// # Errors
     ///
-    /// `parent` is no directory, or does not let this process make one.
+    /// `parent` is not a directory, or does not let this process make one.
     pub fn new(parent: &Path) -> Result<Directory> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed); // only uniqueness counts
+        let number = NEXT.fetch_add(1, Ordering::Relaxed); // the number must only be unique
         let path = parent.join(format!("braid-bench-{}-{number}", std::process::id()));
         let mut there = there();
         std::fs::create_dir(&path)
@@ -31,18 +32,18 @@ impl Directory {
         Ok(Directory(path))
     }
 
-    /// This one, which need not be there yet.
+    /// Takes this directory, which need not exist yet.
     pub fn at(path: PathBuf) -> Directory {
         there().insert(path.clone());
         Directory(path)
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Leaves it where it is.
+    /// Keeps the directory.
     pub fn keep(self) {
         there().remove(&self.0);
     }
@@ -57,14 +58,16 @@ impl Drop for Directory {
     }
 }
 
-/// Removes all that are there: the process is about to end. A thread that makes or drops one afterwards waits for that.
+/// Removes all directories, because the process is about to end. A thread that makes or drops one afterwards waits
+/// until the process ends.
 pub fn remove_all() {
     let there = there();
     there.iter().for_each(|path| remove(path));
     std::mem::forget(there);
 }
 
-/// Removes a directory, in which threads of an engine may still be making files. What is left is the user's to remove.
+/// Removes a directory in which threads of an engine may still be making files. If files remain, the user has to remove
+/// them.
 fn remove(path: &Path) {
     for _ in 0..100 {
         if std::fs::remove_dir_all(path).is_ok() || !path.exists() {
@@ -84,7 +87,8 @@ mod tests {
 
     #[test]
     fn directories_go_unless_they_are_kept() {
-        // Proves that each goes with its value, wherever it is dropped, and one that is kept stays.
+        // Proves that each directory is removed with its value, wherever it is dropped, and that a kept directory
+        // stays.
         let made = || {
             let directory = Directory::new(&std::env::temp_dir()).unwrap();
             std::fs::create_dir(directory.path().join("inside")).unwrap();

@@ -1,25 +1,26 @@
-//! Text as the commands print it: without control characters that a terminal would obey, and with numbers in groups of digits.
+//! Text as the commands print it: numbers in groups of digits, and no control characters that a terminal would obey.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Text for a terminal: control characters but the ends of lines are escaped as in JSON.
+/// Returns text for a terminal. Control characters except ends of lines are escaped as in JSON.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escape(text, |char| char.is_control() && char != '\n')
 }
 
-/// The same on one line.
+/// Returns text for one line of a terminal. Ends of lines are escaped as well.
 pub fn line_of(text: &str) -> Cow<'_, str> {
     escape(text, char::is_control)
 }
 
-/// JSON whose strings have no control characters. (Those that JSON itself does not allow in strings are escaped already.)
+/// Returns JSON whose strings have no control characters. Those that JSON itself forbids in strings are escaped
+/// already.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     escape(json, |char| char.is_control() && !char.is_ascii_whitespace())
 }
 
 fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // (All others begin with other bytes.)
+    // All other control characters begin with other bytes.
     if !text.bytes().any(|byte| byte < b' ' || byte == 0x7f || byte == 0xc2) {
         return Cow::Borrowed(text);
     }
@@ -36,7 +37,7 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A number with a comma before every third digit.
+/// Formats a number with a comma before every third digit from the right.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();

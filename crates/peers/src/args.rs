@@ -6,30 +6,30 @@ use braid_bench::args::{parse_count, processors};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Other engines beside Braid: the same transactions through each one's natural interface
+/// Compares other engines with Braid: the same transactions through each engine's natural interface
 #[derive(Clone, Debug, Parser)]
 #[command(name = "braid-peers", version, subcommand_negates_reqs = true)]
 pub struct Args {
-    /// Records to begin with, of 8 + 8 bytes
+    /// Records at first, of 8 + 8 bytes
     #[arg(long, value_parser = parse_count, default_value = "1M")]
     pub records: u64,
-    /// Transactions: rN, rmwN, m, uN, sN, i, tpcb; N a number
+    /// Workloads: rN, rmwN, m, uN, sN, i, tpcb; N is a number
     #[arg(long, value_delimiter = ',', default_value = "r1,r10,m,u10,s100,i")]
     pub workload: Vec<String>,
-    /// What commits promise; only equals are compared
+    /// The promise of a commit; only peers with the same promise are compared
     #[arg(long, value_enum, default_value = "memory")]
     pub class: Class,
     /// Threads, each with its own transactions (class memory)
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     pub threads: Vec<usize>,
-    /// Clients, each of which waits for its commit (class sync): threads, or transactions in flight
+    /// Clients, each of which waits for its commit (class sync); a client is a thread or a transaction in flight
     #[arg(long, value_delimiter = ',', default_value = "1,64")]
     pub clients: Vec<usize>,
-    /// Threads of a peer that keeps many transactions in flight on one (class sync); unless given, a processor is left
-    /// for its log
+    /// Threads of a peer that keeps many transactions in flight on one thread (class sync); by default, one processor
+    /// is left for its log
     #[arg(long, default_value_t = processors().max(2) - 1)]
     pub workers: usize,
-    /// The skew of requests by Zipf; 0 is uniform
+    /// Skew of the Zipfian requests; 0 is uniform
     #[arg(long, default_value_t = 0.0)]
     pub theta: f64,
     /// Branches of TPC-B; each has 100,000 accounts
@@ -38,38 +38,38 @@ pub struct Args {
     /// How long each workload is measured in each repeat
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// How often every peer has its turn
+    /// How many turns each peer gets
     #[arg(long, default_value_t = 5)]
     pub repeats: usize,
-    /// Peers to compare, by name; all unless given
+    /// Peers to compare, by name [default: all]
     #[arg(long, value_delimiter = ',', value_parser = peer_name)]
     pub peers: Vec<String>,
     /// A PostgreSQL server to compare as well, such as postgres://user@localhost/db
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
-    /// A Redis or Valkey server to compare as well, such as redis://localhost or unix:///run/redis.sock; it must have a
-    /// database that is empty
+    /// A Redis or Valkey server to compare as well, such as redis://localhost or unix:///run/redis.sock; one of its
+    /// databases must be empty
     #[arg(long, value_name = "URL")]
     pub redis: Option<String>,
-    /// Where peers that have files have them; unless given: memory (if the system shows it as a folder) in class
-    /// memory, the system's folder for temporary files in class sync
+    /// Where peers keep their files [default: in class memory, memory if the system shows it as a folder; in class
+    /// sync, the system's folder for temporary files]
     #[arg(long)]
     pub directory: Option<PathBuf>,
-    /// Of all draws
+    /// Seed of all draws
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A peer that takes longer in one repeat, loading included, is ended and counts as failed
+    /// A peer that takes longer than this in one repeat, loading included, is ended and counts as failed
     #[arg(long, default_value_t = 1800)]
     pub limit_s: u64,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Nothing, as a rule: what this program says to itself
+    /// Used only when the program starts itself
     #[command(subcommand)]
     pub inner: Option<Inner>,
 }
 
-/// What this program says to itself.
+/// Commands that the program gives itself.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Inner {
     /// Measures one peer in this process
@@ -77,7 +77,7 @@ pub enum Inner {
     Measure {
         /// The order, as JSON
         order: String,
-        /// Where the answer goes
+        /// The file for the answer
         answer: PathBuf,
     },
 }

@@ -1,5 +1,5 @@
-//! The turns: every peer once in each repeat, in a process of its own, so that what else the machine does falls on
-//! all of them alike.
+//! The turns of the peers. Each peer runs once per repeat, in its own process, so that other load on the machine
+//! affects all peers equally.
 
 use crate::args::Args;
 use crate::engines::PEERS;
@@ -16,7 +16,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Does one order and writes the answer: the inner process.
+/// Runs one order and writes the answer; called in the inner process.
 pub fn serve(order: &str, answer: &Path) -> Result<()> {
     let order: Order = serde_json::from_str(order).map_err(|error| Failure::new(error.to_string()))?;
     let found = measure::measure(&order)?;
@@ -28,7 +28,7 @@ fn cannot(what: &str, path: &Path, error: std::io::Error) -> Failure {
     Failure::new(format!("cannot {what} {}: {error}", path.display()))
 }
 
-/// Compares what the arguments name.
+/// Compares the peers that the arguments name.
 pub fn run(args: &Args) -> Result<()> {
     let cells = cells(args)?;
     let peers = peers(args)?;
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<()> {
     for repeat in 0..args.repeats {
         for (facts, turns) in peers.iter().zip(&mut turns) {
             bar.set_message(facts.name);
-            // One that has failed would fail again.
+            // A peer that has failed once would fail again.
             if turns.failure.is_none() {
                 match turn(args, facts, &cells, repeat as u64) {
                     Ok(found) => turns.found.push(found),
@@ -55,8 +55,8 @@ pub fn run(args: &Args) -> Result<()> {
     outcome.show(args.json.as_deref())
 }
 
-/// Each workload with each number of clients. Those that only read come first, then those that write, last those that
-/// add records: so what one leaves behind is found by as few others as can be.
+/// Returns each workload with each number of clients. Workloads that only read come first, then workloads that write,
+/// and last workloads that add records, so that the effects of a workload are seen by as few others as possible.
 fn cells(args: &Args) -> Result<Vec<CellOrder>> {
     let clients = match args.class {
         Class::Memory => &args.threads,
@@ -75,7 +75,8 @@ fn cells(args: &Args) -> Result<Vec<CellOrder>> {
     Ok(ordered.iter().flat_map(|(_, name)| clients.iter().map(move |&clients| cell(name, clients))).collect())
 }
 
-/// The peers to compare: those asked for, or all that make the promise; servers that are named.
+/// Returns the peers to compare: the requested ones, or else all, without servers that are not named. Peers that cannot
+/// make the promise are left out.
 fn peers(args: &Args) -> Result<Vec<&'static Facts>> {
     let wanted = |facts: &&Facts| match args.peers.is_empty() {
         true => match facts.name {
@@ -93,7 +94,7 @@ fn peers(args: &Args) -> Result<Vec<&'static Facts>> {
     Ok(peers)
 }
 
-/// About what a record takes in the most wasteful peer, files in memory included.
+/// Approximate bytes of a record in the most wasteful peer, files in memory included.
 const BYTES_PER_RECORD: u64 = 500;
 
 fn check(args: &Args) -> Result<()> {
@@ -120,16 +121,16 @@ fn check(args: &Args) -> Result<()> {
     }
 }
 
-/// A folder that goes with it.
+/// A folder that is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // what is left is the user's to remove
+        let _ = fs::remove_dir_all(&self.0); // the user has to remove what is left
     }
 }
 
-/// Where the system shows memory as a folder.
+/// The folder in which the system shows memory.
 const MEMORY_FOLDER: &str = "/dev/shm";
 
 fn folder(args: &Args, name: &str) -> Result<Folder> {
@@ -143,11 +144,11 @@ fn folder(args: &Args, name: &str) -> Result<Folder> {
     Ok(Folder(folder))
 }
 
-/// The variable that tells the C library how to allocate, and what it is told unless the user has set it: ask for huge
-/// pages for the heap, as Braid does for its memory, where the system gives them to those that ask.
+/// The environment variable that configures the C library's allocator, and its value unless the user has set it. The
+/// value requests huge pages for the heap, if the system gives them on request. Braid requests them for its memory too.
 const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
-/// One peer's turn.
+/// Runs one peer's turn.
 fn turn(args: &Args, facts: &Facts, cells: &[CellOrder], repeat: u64) -> Result<Found> {
     let folder = folder(args, facts.name)?;
     let order = Order {
@@ -205,7 +206,8 @@ mod tests {
 
     #[test]
     fn workloads_that_add_records_come_last() {
-        // Proves the order of the cells: reads, writes, inserts, as they were named otherwise; and that class sync has clients where memory has threads.
+        // Proves the order of the cells: reads, writes, inserts, and otherwise as named. Also proves that class sync
+        // uses clients and class memory threads.
         let order = |line: &str| {
             let cells = cells(&args(line)).unwrap();
             cells
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn peers_are_those_that_can() {
-        // Proves that only equals are compared, and that servers must be named.
+        // Proves that only peers with the same promise are compared, and that servers must be named.
         let names =
             |line: &str| peers(&args(line)).unwrap().iter().map(|facts| facts.name).collect::<Vec<_>>();
         assert!(names("").contains(&"congee") && !names("").contains(&"postgres"));
@@ -233,7 +235,7 @@ mod tests {
 
     #[test]
     fn bad_arguments_are_refused() {
-        // Proves that each bound of a number holds.
+        // Proves that numbers out of bounds are refused.
         for line in
             ["--seconds 0", "--repeats 0", "--theta 11", "--branches 0", "--records 100G", "--workers 0"]
         {

@@ -1,8 +1,10 @@
-//! Other engines beside Braid: the same transactions, each engine through its own natural interface, in turns.
+//! Compares other engines with Braid. Each engine runs the same transactions through its own natural interface, in
+//! turns.
 //!
-//! `args` says what to run, `work` what transactions do, `peer` what an engine offers, `engines` are the engines;
-//! `compare` lets each take its turns in a process of its own, in which `measure` does the work; `report` shows what
-//! came out.
+//! - `args` says what to run, and `work` what transactions do.
+//! - `peer` is what an engine offers, and `engines` are the engines.
+//! - `compare` gives each engine its turns in its own process, in which `measure` does the work.
+//! - `report` shows the results.
 #![deny(unsafe_code)]
 
 mod args;

@@ -1,5 +1,6 @@
-//! One peer in a process of its own: opened, filled, put through every workload, and written down. So its memory is
-//! its own, its threads are gone when the next one's turn comes, and what kills it kills nothing else.
+//! The measurement of one peer in its own process: it is opened, filled, and run through every workload, and the
+//! results are written down. The peer's memory is therefore its own, its threads are gone before the next peer's turn,
+//! and a crash affects no other peer.
 
 use crate::engines::{self, Visitor};
 use crate::peer::{Class, Peer, Session, Setting, failed};
@@ -15,26 +16,26 @@ use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the process is to do.
+/// The task of the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The peer's name.
     pub peer: String,
-    /// What commits promise.
+    /// The promise of a commit.
     pub class: Class,
-    /// Records to begin with.
+    /// Records at first.
     pub records: u64,
-    /// The skew of requests: 0 is uniform.
+    /// The skew of requests; 0 is uniform.
     pub theta: f64,
     /// Branches of TPC-B.
     pub branches: u64,
-    /// What to run, in this order.
+    /// The workloads, in the order in which they run.
     pub cells: Vec<CellOrder>,
-    /// Threads of a peer that multiplexes, where clients are not threads.
+    /// Threads of a peer that multiplexes, if clients are not threads.
     pub workers: usize,
-    /// How long each is measured.
+    /// How long each workload is measured.
     pub seconds: f64,
-    /// Of all draws.
+    /// Seed of all draws.
     pub seed: u64,
     /// An empty directory.
     pub directory: PathBuf,
@@ -44,44 +45,44 @@ pub struct Order {
     pub redis: Option<String>,
 }
 
-/// A workload, and who asks for it.
+/// A workload and its number of clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CellOrder {
-    /// By its name.
+    /// The workload's name.
     pub workload: String,
-    /// Clients, each of which has one transaction open; in memory these are threads for every peer.
+    /// Clients, each with one open transaction. In class memory, they are threads for every peer.
     pub clients: usize,
 }
 
-/// What was found out.
+/// The results of a peer's turn.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Found {
-    /// How much more memory the process has after loading than before it opened the peer.
+    /// Memory of the process after loading, less its memory before the peer was opened.
     pub memory_bytes: u64,
-    /// Of all memory that the process then has, the share that lies in huge pages.
+    /// The share of all of the process's memory after loading that lies in huge pages.
     pub huge_share: f64,
-    /// What the files take on the disk after loading.
+    /// Disk space of the files after loading.
     pub file_bytes: u64,
-    /// How long loading took.
+    /// Duration of loading.
     pub load_s: f64,
-    /// A result for each order. None: the peer has no form of this workload.
+    /// A result for each cell of the order. None if the peer does not support the workload.
     pub cells: Vec<Option<Cell>>,
 }
 
-/// A result.
+/// The result of one cell.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Cell {
     /// All threads together.
     pub transactions_per_s: f64,
     /// Median latency, retries included.
     pub p50_us: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of latency, retries included.
     pub p99_us: f64,
-    /// Attempts that were begun again, by transaction.
+    /// Retried attempts per transaction.
     pub retries_per_commit: f64,
 }
 
-/// Does what is ordered.
+/// Runs an order.
 pub fn measure(order: &Order) -> Result<Found> {
     let unknown = || Failure::new(format!("there is no peer {:?}", order.peer));
     engines::visit(&order.peer, order).ok_or_else(unknown)?
@@ -121,7 +122,7 @@ impl Visitor for &Order {
             next = work.next();
         }
         peer.close()?;
-        // Nothing is gained by taking all of it apart: the process ends.
+        // The process ends, so taking the peer apart would gain nothing.
         std::mem::forget(peer);
         Ok(found)
     }
@@ -139,7 +140,7 @@ pub fn load_tpcb<P: Peer>(peer: &P, branches: u64) -> Result<()> {
     peer.settle()
 }
 
-/// Runs one workload. None: the peer has no form of it.
+/// Runs one workload. Returns `None` if the peer does not support it.
 fn run<P: Peer>(order: &Order, peer: &P, work: &Work, clients: usize, seed: u64) -> Result<Option<Cell>> {
     if work.shape().scans() && !P::FACTS.ordered {
         return Ok(None);
@@ -160,7 +161,7 @@ fn run<P: Peer>(order: &Order, peer: &P, work: &Work, clients: usize, seed: u64)
         let handles: Vec<_> = (0..threads).map(spawn).collect();
         handles.into_iter().map(|handle| handle.join().map_err(|_| died::<P>())?).collect()
     });
-    // Until the last one has ended: what was begun in time may take longer.
+    // Measured until the last thread has ended, because a transaction that began in time may end later.
     let (began, conflicts) = *start.moment.get_or_init(|| (Instant::now(), peer.conflicts()));
     let (elapsed, conflicts) = (began.elapsed(), peer.conflicts() - conflicts);
     let mut all = Measured::new();
@@ -182,7 +183,7 @@ fn died<P: Peer>() -> Failure {
     failed(P::FACTS.name, "a thread has panicked")
 }
 
-/// What one thread, or all, have done.
+/// The results of one thread, or of all threads.
 struct Measured {
     transactions: u64,
     retries: u64,
@@ -225,13 +226,13 @@ impl Measured {
     }
 }
 
-/// How much of its time a thread warms up before it is measured.
+/// The share of its time that a thread warms up before it is measured.
 const WARM_UP_SHARE: f64 = 0.2;
 
-/// Where threads begin together.
+/// The point at which threads begin together.
 struct Start {
     barrier: Barrier,
-    /// When that was, and how many conflicts the peer had counted until then.
+    /// The time of the start, and the conflicts that the peer had counted by then.
     moment: OnceLock<(Instant, u64)>,
 }
 
@@ -252,18 +253,18 @@ fn run_thread<P: Peer>(
         Ok(measured)
     };
     let warm = run(Instant::now(), order.seconds * WARM_UP_SHARE, seed);
-    // Reached by all, whatever has become of them: nobody is left waiting.
+    // Every thread reaches the barrier, whatever its warm-up returned, so none is left waiting.
     start.barrier.wait();
     let (clock, _) = *start.moment.get_or_init(|| (Instant::now(), peer.conflicts()));
     warm?;
     run(clock, order.seconds, !seed)
 }
 
-/// Of short transactions in memory, one in so many has its latency measured, and then the clock is asked if it is
-/// over.
+/// For short transactions in memory, one in this many has its latency measured. Only then is the clock read to see
+/// whether the time is over.
 const LATENCY_SAMPLE_EVERY: u32 = 16;
 
-/// Tasks until the time is over.
+/// A source of tasks until the time is over.
 struct Tasks<'a> {
     work: &'a Work,
     seeds: Rng,
@@ -300,7 +301,8 @@ impl Iterator for Tasks<'_> {
     }
 }
 
-/// Branches, tellers and accounts must have changed by the same amount: no update was lost, none done by half.
+/// Checks that branches, tellers and accounts have changed by the same amount. If so, no update was lost, and none was
+/// done by half.
 pub fn check_tpcb<P: Peer>(peer: &P, branches: u64) -> Result<()> {
     let mut session = peer.session(Some(1))?;
     let mut sums = Vec::new();
@@ -324,7 +326,7 @@ pub fn check_tpcb<P: Peer>(peer: &P, branches: u64) -> Result<()> {
     Ok(())
 }
 
-/// Memory of this process that is resident, by the system's count.
+/// Returns the resident memory of this process, as the system counts it.
 fn memory_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -332,8 +334,8 @@ fn memory_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The share of this process's resident memory that lies in huge pages, files in memory that it maps included; by the
-/// system's count.
+/// Returns the share of this process's resident memory that lies in huge pages, as the system counts it. Mapped files
+/// in memory are included.
 fn huge_share() -> f64 {
     let text = fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let kib = |names: &[&str]| {
@@ -347,7 +349,7 @@ fn huge_share() -> f64 {
     kib(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]) / kib(&["Rss"]).max(1.0)
 }
 
-/// What the files of a folder take: their blocks, not their lengths.
+/// Returns the disk space of a folder's files: their blocks, not their lengths.
 pub fn file_bytes(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let bytes = |entry: fs::DirEntry| match entry.metadata() {

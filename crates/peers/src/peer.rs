@@ -1,5 +1,5 @@
-//! What an engine has to offer to be compared, and what most of them share: operations inside a transaction that is
-//! begun again after a conflict.
+//! The interface that an engine must offer to be compared, and what most engines share: operations inside a transaction
+//! that is retried after a conflict.
 
 use crate::work::{Operation, Operations, Outcome, Table, Task, Work, gets_in_a_row};
 use braid_bench::{Failure, Result};
@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// What a commit promises; only equals are compared.
+/// The promise of a commit. Only peers with the same promise are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Nothing survives a crash of the machine for sure: no log, or one that is not synced.
+    /// Nothing is certain to survive a crash of the machine: there is no log, or it is not synced.
     Memory,
     /// Each acknowledged commit is on the disk.
     Sync,
 }
 
 impl Class {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Class::Memory => "memory",
@@ -27,36 +27,37 @@ impl Class {
     }
 }
 
-/// What is known of a peer before it is opened.
+/// The facts about a peer that are known before it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What its transactions promise each other, in a few words.
+    /// The isolation of its transactions, in a few words.
     pub isolation: &'static str,
-    /// True: several operations are one transaction, with all or nothing. False: a structure without
-    /// transactions, there to show the ceiling.
+    /// True if several operations make one atomic transaction. False for a structure without transactions, which shows
+    /// the ceiling.
     pub transactional: bool,
-    /// True: it scans in the order of keys.
+    /// True if it scans in key order.
     pub ordered: bool,
-    /// The promises that it can make.
+    /// The classes that it supports.
     pub classes: &'static [Class],
-    /// True: one thread keeps several transactions open, so that clients are not threads. False: it has one at a time.
+    /// True if one thread keeps several transactions open, so that clients are not threads. False if a thread has one
+    /// transaction at a time.
     pub multiplexes: bool,
-    /// True: it is another process, reached over a connection.
+    /// True if it is another process, reached over a connection.
     pub server: bool,
 }
 
 /// How to open a peer.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// What commits promise.
+    /// The promise of a commit.
     pub class: Class,
-    /// An empty directory of its own, made if it is needed.
+    /// An empty directory that belongs to the peer. The peer makes it if necessary.
     pub directory: PathBuf,
-    /// About how many records there will be.
+    /// Approximate number of records.
     pub records: u64,
-    /// How many threads will use it at once, at most.
+    /// The most threads that use it at once.
     pub threads: usize,
     /// A PostgreSQL server, if one was named.
     pub postgres: Option<String>,
@@ -64,37 +65,37 @@ pub struct Setting {
     pub redis: Option<String>,
 }
 
-/// An engine that is compared.
+/// An engine to compare.
 pub trait Peer: Sized + Sync {
-    /// What is known of it.
+    /// The facts about it.
     const FACTS: Facts;
 
-    /// What one thread does its transactions through.
+    /// The interface through which one thread runs its transactions.
     type Session<'a>: Session
     where
         Self: 'a;
 
-    /// Opens it, empty, with all tables.
+    /// Opens the engine, empty, with all tables.
     fn open(setting: &Setting) -> Result<Self>;
 
-    /// Fills a table, in whatever way is natural for many records.
+    /// Fills a table, in the engine's natural way for many records.
     fn load(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()>;
 
-    /// What is worth doing once after loading.
+    /// Does what is useful once after loading.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
 
-    /// A session of the calling thread. `in_flight`: how many transactions one that multiplexes keeps open; none:
-    /// as many as it does by itself.
+    /// Makes a session of the calling thread. `in_flight` is the number of transactions that a multiplexing peer keeps
+    /// open; `None` leaves the number to the peer.
     fn session(&self, in_flight: Option<usize>) -> Result<Self::Session<'_>>;
 
-    /// Attempts that met a conflict, as far as sessions do not count them themselves.
+    /// Returns the number of attempts with a conflict that sessions do not count themselves.
     fn conflicts(&self) -> u64 {
         0
     }
 
-    /// Leaves nothing behind outside of its directory.
+    /// Removes whatever lies outside of its directory.
     fn close(&self) -> Result<()> {
         Ok(())
     }
@@ -105,7 +106,7 @@ pub trait Session {
     /// Runs one transaction to its commit.
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome>;
 
-    /// Runs transactions until there are no more tasks. `ended` is told of each.
+    /// Runs transactions until there are no more tasks, and calls `ended` after each.
     fn stream(
         &mut self,
         work: &Work,
@@ -123,9 +124,9 @@ pub trait Session {
 /// Why an attempt did not commit.
 #[derive(Debug)]
 pub enum Fault {
-    /// Another transaction was in the way: it is begun again.
+    /// A conflict with another transaction; the attempt is retried.
     Conflict,
-    /// It will not get better.
+    /// A failure that a retry does not cure.
     Failed(Failure),
 }
 
@@ -138,15 +139,15 @@ impl From<Failure> for Fault {
 /// The result of an operation inside an attempt.
 pub type Tried<T> = std::result::Result<T, Fault>;
 
-/// An open transaction, or what comes nearest.
+/// An open transaction, or the closest equivalent.
 pub trait Attempt {
-    /// True: reads in a row are given to [`get_many`](Self::get_many).
+    /// True if reads in a row are passed to [`get_many`](Self::get_many).
     const READS_TOGETHER: bool = false;
 
-    /// The value under a key.
+    /// Returns the value of a key.
     fn get(&mut self, table: Table, key: u64) -> Tried<Option<u64>>;
 
-    /// The values under several keys. The default gets one after the other.
+    /// Passes the values of several keys to `seen`. The default reads one after the other.
     fn get_many(&mut self, table: Table, keys: &[u64], mut seen: impl FnMut(Option<u64>)) -> Tried<()> {
         keys.iter().try_for_each(|key| {
             seen(self.get(table, *key)?);
@@ -154,10 +155,10 @@ pub trait Attempt {
         })
     }
 
-    /// Replaces the value under a key that has one.
+    /// Replaces the value of an existing key.
     fn update(&mut self, table: Table, key: u64, value: u64) -> Tried<()>;
 
-    /// Adds to the value under a key and answers the new one. The default reads and updates.
+    /// Adds to the value of a key, and returns the new value. The default reads and updates.
     fn add(&mut self, table: Table, key: u64, delta: u64) -> Tried<Option<u64>> {
         let Some(old) = self.get(table, key)? else { return Ok(None) };
         let new = old.wrapping_add(delta);
@@ -165,16 +166,16 @@ pub trait Attempt {
         Ok(Some(new))
     }
 
-    /// Adds a record under a key that has none. The default is that of engines whose update is a put.
+    /// Adds a record with a new key. The default suits engines whose update is a put.
     fn insert(&mut self, table: Table, key: u64, value: u64) -> Tried<()> {
         self.update(table, key, value)
     }
 
-    /// Shows up to `rows` values in the order of keys, from a key on.
+    /// Passes up to `rows` values in key order, starting at a key, to `seen`.
     fn scan(&mut self, table: Table, from: u64, rows: usize, seen: impl FnMut(u64)) -> Tried<()>;
 }
 
-/// Does what a task says in an attempt.
+/// Runs the operations of a task in an attempt.
 #[inline(always)]
 pub fn perform<A: Attempt>(attempt: &mut A, operations: Operations<'_>) -> Tried<Outcome> {
     let mut outcome = Outcome::default();
@@ -212,14 +213,14 @@ fn perform_one<A: Attempt>(attempt: &mut A, operation: Operation, outcome: &mut 
     Ok(())
 }
 
-/// After so many attempts a transaction is given up.
+/// A transaction fails after this many attempts.
 const ATTEMPTS_MAX: u64 = 1_000_000;
-/// So many retries come at once; the next ones leave the processor to others, later ones sleep.
+/// This many retries follow at once. The next ones yield the processor, and later ones sleep.
 const RETRIES_AT_ONCE: u64 = 4;
-/// From so many retries on, each waits for a moment.
+/// After this many retries, each retry sleeps for a moment.
 const RETRIES_AWAKE: u64 = 64;
 
-/// Attempts until one commits. Retries are counted in its outcome.
+/// Runs attempts until one commits. Its outcome counts the retries.
 #[inline(always)]
 pub fn retry(mut attempt: impl FnMut() -> Tried<Outcome>) -> Result<Outcome> {
     for retries in 0..ATTEMPTS_MAX {
@@ -234,17 +235,17 @@ pub fn retry(mut attempt: impl FnMut() -> Tried<Outcome>) -> Result<Outcome> {
     Err(Failure::new(format!("a transaction met a conflict {ATTEMPTS_MAX} times in a row")))
 }
 
-/// A failure of an engine, for the user.
+/// Makes a failure of an engine for the user.
 pub fn failed(engine: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(format!("{engine} failed: {error}"))
 }
 
-/// What a transaction that only reads answers to a write.
+/// The fault of a write in a read-only transaction.
 pub fn read_only() -> Fault {
     Fault::Failed(Failure::new("a transaction that was said only to read has a write"))
 }
 
-/// Records that are loaded in one transaction, where loading is by transactions.
+/// Records per transaction while loading, for peers that load by transactions.
 pub const LOAD_ROWS: usize = 10_000;
 
 /// Calls `store` with the rows in groups of [`LOAD_ROWS`].

@@ -1,4 +1,4 @@
-//! What came out: tables for people, JSON for programs.
+//! The results of all peers: tables for readers, JSON for programs.
 
 use crate::args::Args;
 use crate::measure::{Cell, CellOrder, Found};
@@ -10,29 +10,29 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Braid with a batch of transactions open to each thread, by its name among the peers.
+/// The peer's name of Braid with a batch of open transactions per thread.
 const BRAID: &str = "braid";
-/// Braid with one at a time, as the others have it.
+/// The peer's name of Braid with one transaction at a time, like the other peers.
 const BRAID_ONE: &str = "braid-interactive";
 
-/// One peer's turns.
+/// The turns of one peer.
 #[derive(Clone, Debug)]
 pub struct Turns {
     facts: &'static Facts,
-    /// One for each repeat.
+    /// One result per repeat.
     pub found: Vec<Found>,
-    /// Why there are no more.
+    /// Why there are no further results.
     pub failure: Option<String>,
 }
 
 impl Turns {
-    /// None yet.
+    /// Makes an empty list of turns.
     pub fn new(facts: &'static Facts) -> Self {
         Turns { facts, found: Vec::new(), failure: None }
     }
 }
 
-/// A line: one peer in one workload; medians over its turns.
+/// A line of the results: one peer in one workload, with medians over its turns.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     workload: String,
@@ -41,7 +41,7 @@ struct Row {
     peer: &'static str,
     isolation: &'static str,
     transactional: bool,
-    /// True: a thread keeps a batch of transactions open. False: one at a time.
+    /// True if a thread keeps a batch of transactions open. False if it has one at a time.
     batches: bool,
     server: bool,
     repeats: usize,
@@ -55,23 +55,23 @@ struct Row {
     file_bytes_per_record: f64,
 }
 
-/// Braid beside the best of the others, in one workload.
+/// Braid compared with the best of the others in one workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Comparison {
     workload: String,
     class: &'static str,
     clients: usize,
-    /// With a batch of transactions open to each thread.
+    /// Throughput with a batch of open transactions per thread.
     braid_transactions_per_s: f64,
-    /// With one at a time, if that was measured.
+    /// Throughput with one transaction at a time, if measured.
     braid_one_transactions_per_s: Option<f64>,
-    /// The fastest with transactions.
+    /// The fastest peer with transactions.
     best_transactional: Option<Best>,
-    /// The fastest of all.
+    /// The fastest of all peers.
     best_of_all: Option<Best>,
 }
 
-/// The best of some peers, and Braid's throughput by its.
+/// The best of some peers, and Braid's throughput divided by that peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Best {
     peer: &'static str,
@@ -156,12 +156,12 @@ fn row(turns: &Turns, number: usize, order: &CellOrder, class: Class, records: u
     })
 }
 
-/// Braid in one workload, if it was there.
+/// Compares Braid with the others in one workload, if Braid was measured.
 fn comparison(rows: &[Row]) -> Option<Comparison> {
     let speed = |name| rows.iter().find(|row| row.peer == name).map(|row| row.transactions_per_s);
     let (braid, one) = (rows.iter().find(|row| row.peer == BRAID)?, speed(BRAID_ONE));
     let best = |may: fn(&Row) -> bool| {
-        // (Braid's other forms are no rivals.)
+        // Braid's other forms are not counted among the others.
         let others = rows.iter().filter(|row| !row.peer.starts_with(BRAID) && may(row));
         let best = others.max_by(|a, b| a.transactions_per_s.total_cmp(&b.transactions_per_s))?;
         Some(Best {
@@ -182,7 +182,7 @@ fn comparison(rows: &[Row]) -> Option<Comparison> {
 }
 
 impl Outcome {
-    /// What the turns say together.
+    /// Combines the turns.
     pub fn new(environment: Environment, args: &Args, cells: Vec<CellOrder>, turns: Vec<Turns>) -> Self {
         let (mut rows, mut comparisons) = (Vec::new(), Vec::new());
         for (number, order) in cells.iter().enumerate() {
@@ -198,7 +198,7 @@ impl Outcome {
         Outcome { environment, records, theta, seconds, repeats, rows, comparisons, failed }
     }
 
-    /// Prints the tables and writes the file that was asked for. A peer that has failed is an error in the end.
+    /// Prints the tables and writes the requested file. A peer that has failed causes an error at the end.
     pub fn show(&self, json: Option<&Path>) -> Result<()> {
         println!("{}", self.text());
         if let Some(path) = json {
@@ -330,7 +330,7 @@ impl Outcome {
 }
 
 impl Row {
-    /// The peer's name with what sets it apart.
+    /// Returns the peer's name with a mark for what sets it apart.
     fn marked(&self) -> String {
         let mark = match (self.transactional, self.server) {
             (false, _) => " *",
@@ -341,7 +341,7 @@ impl Row {
     }
 }
 
-/// A table without lines; from the column `right` on, numbers stand to the right.
+/// Makes a table without lines. From the column `right` on, numbers are aligned to the right.
 fn table(head: &[&str], right: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -377,7 +377,8 @@ mod tests {
 
     #[test]
     fn braid_is_compared_with_the_best_of_both_kinds() {
-        // Proves that medians are compared, ceilings apart from transactions, Braid in both forms and not with itself.
+        // Proves that medians are compared, that ceilings are separate from transactions, and that Braid is compared in
+        // both forms and not with itself.
         let all = outcome(vec![
             turns("braid", &[100.0, 200.0, 900.0]),
             turns("braid-interactive", &[100.0]),
@@ -402,7 +403,7 @@ mod tests {
 
     #[test]
     fn servers_and_ceilings_are_marked() {
-        // Proves that a reader of the table sees what is no embedded engine with transactions.
+        // Proves that the table marks every peer that is not an embedded engine with transactions.
         let text =
             outcome(vec![turns("postgres", &[1.0]), turns("papaya", &[2.0]), turns("braid", &[3.0])]).text();
         for mark in ["postgres (server)", "papaya *", "batch"] {
@@ -412,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_failed_peer_is_an_error_and_named() {
-        // Proves that the others' results are shown and the failure is not passed over.
+        // Proves that the results of other peers are shown and the failure is reported.
         let failed = Turns { failure: Some("it fell over".into()), ..turns("lmdb", &[]) };
         let all = outcome(vec![turns("braid", &[1.0]), failed]);
         assert!(all.text().contains("lmdb failed: it fell over"));

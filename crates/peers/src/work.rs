@@ -1,5 +1,5 @@
-//! What transactions do, apart from any engine: a task unfolds into operations, the same ones whenever it is tried
-//! again, and nothing is allocated for it.
+//! What transactions do, independent of any engine. A task unfolds into operations, which are the same on each attempt,
+//! without allocation.
 
 use braid_bench::distribution::{Kind, Rng, Source};
 use braid_bench::workload::{self, Workload};
@@ -7,18 +7,18 @@ use braid_bench::{Failure, Result, mix};
 use std::iter::Peekable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The tables that every peer has. Keys and values are numbers of 8 bytes.
+/// The tables of every peer. Keys and values are numbers of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// What all workloads but TPC-B work on.
+    /// The table of all workloads except TPC-B.
     Records,
-    /// TPC-B's branches: their balances.
+    /// Balances of TPC-B's branches.
     Branches,
-    /// TPC-B's tellers, 10 to a branch.
+    /// Balances of TPC-B's tellers, 10 per branch.
     Tellers,
-    /// TPC-B's accounts, 100,000 to a branch.
+    /// Balances of TPC-B's accounts, 100,000 per branch.
     Accounts,
-    /// TPC-B's history: what was moved.
+    /// Amounts in TPC-B's history.
     History,
 }
 
@@ -27,20 +27,20 @@ impl Table {
     pub const ALL: [Table; 5] =
         [Table::Records, Table::Branches, Table::Tellers, Table::Accounts, Table::History];
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns the position in [`ALL`](Self::ALL).
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// Its name, where tables have names.
+    /// Returns the name, for engines whose tables have names.
     pub fn name(self) -> &'static str {
         ["records", "branches", "tellers", "accounts", "history"][self.index()]
     }
 }
 
-/// Tellers of a branch.
+/// Tellers per branch.
 pub const TELLERS: u64 = 10;
-/// Accounts of a branch.
+/// Accounts per branch.
 pub const ACCOUNTS: u64 = 100_000;
 
 /// One operation of a transaction.
@@ -48,17 +48,17 @@ pub const ACCOUNTS: u64 = 100_000;
 pub enum Operation {
     /// Reads a record.
     Get(Table, u64),
-    /// Replaces a record that is there, without reading it. (An engine without such an operation puts.)
+    /// Replaces an existing record without reading it. An engine without such an operation puts.
     Update(Table, u64, u64),
     /// Reads a record, adds to its value and writes it back.
     Add(Table, u64, u64),
-    /// Adds a record under a key that has none.
+    /// Adds a record with a new key.
     Insert(Table, u64, u64),
-    /// Reads so many records in the order of keys, from a key on.
+    /// Reads this many records in key order, starting at a key.
     Scan(Table, u64, usize),
 }
 
-/// What the transactions of a workload do.
+/// The work of the transactions of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// Point reads, then reads followed by writes of the same record.
@@ -70,49 +70,49 @@ pub enum Shape {
     },
     /// Blind updates.
     Update(usize),
-    /// One scan of so many records.
+    /// One scan of this many records.
     Scan(usize),
     /// Inserts of new records.
     Insert(usize),
-    /// TPC-B with so many branches.
+    /// TPC-B with this many branches.
     TpcB(u64),
-    /// Operations spelled out, by the seed of the task: for checks.
+    /// Explicit operations, chosen by the seed of the task, for checks.
     Script(Vec<Vec<Operation>>),
 }
 
-/// A workload over so many records.
+/// A workload over a number of records.
 #[derive(Debug)]
 pub struct Work {
     shape: Shape,
     source: Source,
-    /// The next number that no record and no task has; only uniqueness is asked for.
+    /// The next number that no record and no task has. It must only be unique.
     next: AtomicU64,
 }
 
-/// One transaction to be: what it needs to unfold.
+/// The parameters from which a transaction unfolds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Task {
-    /// Of its draws.
+    /// Seed of its draws.
     pub seed: u64,
-    /// The first of the numbers that are its own, if it inserts.
+    /// The first number reserved for it, if it inserts.
     pub fresh: u64,
-    /// Nanoseconds from the start of the run; 0: its latency is not measured.
+    /// Nanoseconds from the start of the run; 0 if its latency is not measured.
     pub started_ns: u64,
 }
 
-/// What a transaction has seen.
+/// The result of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// All values read, added up: reading them is what makes a read real.
+    /// The sum of all values read, so that a read really touches its value.
     pub sum: u64,
-    /// Records that should have been there and were not.
+    /// Records that should exist but were not found.
     pub missing: u64,
-    /// How often it was begun again.
+    /// Number of retries.
     pub retries: u64,
 }
 
 impl Outcome {
-    /// Takes note of a value.
+    /// Records a value that was read.
     #[inline(always)]
     pub fn saw(&mut self, value: Option<u64>) {
         match value {
@@ -122,7 +122,7 @@ impl Outcome {
     }
 }
 
-/// The shape behind a workload's name; `branches` is for TPC-B.
+/// Returns the shape of a workload by its name. `branches` is used for TPC-B.
 pub fn shape_of(name: &str, branches: u64) -> Result<Shape> {
     if name == "tpcb" {
         return Ok(Shape::TpcB(branches));
@@ -139,7 +139,7 @@ pub fn shape_of(name: &str, branches: u64) -> Result<Shape> {
 }
 
 impl Shape {
-    /// Roughly how many records a transaction touches.
+    /// Returns roughly how many records a transaction touches.
     pub fn weight(&self) -> usize {
         match self {
             Shape::Point { reads, rmws } => reads + rmws,
@@ -149,13 +149,13 @@ impl Shape {
         }
     }
 
-    /// True where the order of keys is needed.
+    /// Returns true if the workload needs keys in order.
     pub fn scans(&self) -> bool {
         matches!(self, Shape::Scan(_) | Shape::Script(_))
     }
 
-    /// How much it changes what the others find, for the order in which they run: 0, nothing; 1, what records hold;
-    /// 2, how many there are.
+    /// Returns how much the workload changes what later workloads find, which decides their order: 0, nothing; 1,
+    /// values of records; 2, the number of records.
     pub fn change(&self) -> u8 {
         match self {
             Shape::Point { rmws: 0, .. } | Shape::Scan(_) => 0,
@@ -164,7 +164,7 @@ impl Shape {
         }
     }
 
-    /// Numbers that a task needs for itself.
+    /// Returns how many numbers a task reserves.
     fn fresh(&self) -> u64 {
         match self {
             Shape::Insert(n) => *n as u64,
@@ -175,37 +175,37 @@ impl Shape {
 }
 
 impl Work {
-    /// Work of this shape over records numbered from 0; new ones are numbered from `next`.
+    /// Makes work of this shape over records numbered from 0. New records are numbered from `next`.
     pub fn new(shape: Shape, records: u64, next: u64, kind: Kind, theta: f64) -> Self {
         Work { shape, source: Source::new(kind, records, theta), next: AtomicU64::new(next) }
     }
 
-    /// Transactions spelled out: the one of seed `n` does what is in place `n`.
+    /// Makes work of explicit transactions. A task with seed `n` runs the transaction at index `n`.
     pub fn script(transactions: Vec<Vec<Operation>>) -> Self {
         Work::new(Shape::Script(transactions), 1, 0, Kind::Uniform, 0.0)
     }
 
-    /// What its transactions do.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The first number that no record has.
+    /// Returns the first number that no record has.
     pub fn next(&self) -> u64 {
-        self.next.load(Ordering::Relaxed) // only a number
+        self.next.load(Ordering::Relaxed) // it is only a number
     }
 
-    /// A task of this seed.
+    /// Makes a task with this seed.
     #[inline(always)]
     pub fn task(&self, seed: u64, started_ns: u64) -> Task {
         let fresh = match self.shape.fresh() {
             0 => 0,
-            n => self.next.fetch_add(n, Ordering::Relaxed), // only uniqueness is asked for
+            n => self.next.fetch_add(n, Ordering::Relaxed), // the numbers must only be unique
         };
         Task { seed, fresh, started_ns }
     }
 
-    /// True if the task's transaction only reads.
+    /// Returns true if the task's transaction only reads.
     #[inline(always)]
     pub fn only_reads(&self, task: &Task) -> bool {
         match &self.shape {
@@ -218,7 +218,7 @@ impl Work {
         }
     }
 
-    /// True if the task's transaction is one operation: then it needs no bracket around it.
+    /// Returns true if the task's transaction is one operation, which needs no begin and commit.
     #[inline(always)]
     pub fn is_single(&self, task: &Task) -> bool {
         match &self.shape {
@@ -230,7 +230,7 @@ impl Work {
         }
     }
 
-    /// The operations of a task, the same ones each time.
+    /// Returns the operations of a task, the same on each call.
     #[inline(always)]
     pub fn operations(&self, task: &Task) -> Operations<'_> {
         let mut operations =
@@ -262,7 +262,7 @@ impl Iterator for Operations<'_> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Operation> {
-        // Values are small, so that additions to them stay within signed numbers, which some engines have.
+        // Values are small, so that sums stay within signed numbers, which some engines have.
         let (at, seed) = (self.at, self.task.seed);
         let value = seed >> 32;
         self.at += 1;
@@ -289,7 +289,7 @@ impl Iterator for Operations<'_> {
     }
 }
 
-/// After a read of `key`: its key, and those of the reads of the same table that follow at once.
+/// After a read of `key`, returns this key and those of the reads of the same table that follow immediately.
 pub fn gets_in_a_row(
     operations: &mut Peekable<Operations<'_>>,
     (table, key): (Table, u64),
@@ -303,7 +303,7 @@ pub fn gets_in_a_row(
     }
 }
 
-/// What one transaction of TPC-B moves, and where.
+/// The amount of one TPC-B transaction, and its account, teller and branch.
 #[derive(Clone, Copy, Debug, Default)]
 struct TpcB {
     branch: u64,
@@ -313,14 +313,14 @@ struct TpcB {
 }
 
 impl TpcB {
-    /// As the standard draws: a teller, and of 100 accounts 85 of the teller's branch.
+    /// Draws as the standard does: a teller, and an account, which is of the teller's branch in 85 of 100 cases.
     fn draw(rng: &mut Rng, branches: u64) -> Self {
         let teller = rng.below(branches * TELLERS);
         let branch = teller / TELLERS;
         let account = if branches == 1 || rng.below(100) < 85 {
             branch * ACCOUNTS + rng.below(ACCOUNTS)
         } else {
-            // One of the others: those from the branch on move up by one.
+            // One of the other branches: numbers from `branch` on move up by one.
             let other = rng.below(branches - 1);
             (other + u64::from(other >= branch)) * ACCOUNTS + rng.below(ACCOUNTS)
         };
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_task_unfolds_alike_each_time() {
-        // Proves that a retry does what the first try did, for every shape, and that lengths are as named.
+        // Proves that a retry repeats the first attempt, for every shape, and that lengths match the names.
         for (name, length) in
             [("r1", 1), ("r10", 10), ("m", 10), ("u10", 10), ("s100", 1), ("i", 1), ("tpcb", 5)]
         {
@@ -384,7 +384,8 @@ mod tests {
 
     #[test]
     fn tpcb_moves_the_same_amount_everywhere() {
-        // Proves that a transaction's account, teller and branch belong to the scale, and its teller to its branch.
+        // Proves that a transaction's account, teller and branch are within the scale, and that its teller belongs to
+        // its branch.
         let work = work("tpcb");
         for seed in 0..1000 {
             let operations: Vec<Operation> = work.operations(&work.task(seed, 0)).collect();
@@ -406,7 +407,7 @@ mod tests {
 
     #[test]
     fn other_workloads_are_refused() {
-        // Proves that a workload without a form here is an error and not something else run in its place.
+        // Proves that a workload that is not supported here is an error, and that no other workload runs instead.
         for name in ["a", "e", "probe", "x", "r0"] {
             assert!(shape_of(name, 1).is_err(), "{name}");
         }

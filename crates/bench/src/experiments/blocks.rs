@@ -1,6 +1,6 @@
-//! Scans of columns: sums over all rows of a table, by its records and by projections of several layouts, beside plain arrays, which no
-//! database can beat. What Zhang, Wei, Xiang and Xiao, "A Performance Evaluation of DRAM Access for In-Memory Databases" (IEEE
-//! Access, 2021), do with layouts of blocks.
+//! `braid bench blocks`: sums over all rows of a table, computed from its records and from projections with several
+//! layouts. Plain arrays, which no database can beat, are run for comparison. The layouts of blocks are those of Zhang,
+//! Wei, Xiang and Xiao, "A Performance Evaluation of DRAM Access for In-Memory Databases" (IEEE Access, 2021).
 
 use crate::args::{parse_count, parse_seconds};
 use crate::beside::{self, Beside, Row};
@@ -23,13 +23,13 @@ pub struct BlocksArgs {
     /// Fields of a record, 8 bytes each
     #[arg(long, default_value = "10")]
     pub fields: Fields,
-    /// How many of them are added up; those that a record does not have are left out
+    /// How many of the fields are summed; values above --fields are skipped
     #[arg(long, default_value = "1,2,5,10", value_delimiter = ',')]
     pub read: Vec<usize>,
-    /// The share of rows that is added up, by a condition on one more field; 1 for all, without a condition
+    /// The share of rows that is summed, chosen by a condition on one more field; 1 means all rows, without a condition
     #[arg(long, default_value = "1,0.1", value_delimiter = ',', value_parser = parse_share)]
     pub selected: Vec<f64>,
-    /// The share of rows that was written since the columns were read
+    /// The share of rows written since the columns were read
     #[arg(long, default_value = "0", value_delimiter = ',', value_parser = parse_share)]
     pub written: Vec<f64>,
     /// Layouts; ratios are to the first
@@ -38,21 +38,21 @@ pub struct BlocksArgs {
     /// Rows in a block of NSM, PAX and grouped columns
     #[arg(long, default_value = "8192", value_parser = clap::value_parser!(u32).range(1..))]
     pub block_rows: u32,
-    /// Seconds per variant, shared out among the repeats
+    /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all layouts are run, one after the other; medians are reported
+    /// How many times all layouts are run, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draws throughput by that of the first layout as SVG
+    /// Draws throughput, divided by that of the first layout, as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
-/// Fields of a record.
+/// The number of fields of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fields {
     /// 80 bytes
@@ -63,20 +63,20 @@ pub enum Fields {
     Hundred,
 }
 
-/// Where the fields are.
+/// The places where fields can be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
     /// The table's records, without a projection
     Records,
-    /// A projection with one column: the whole record
+    /// A projection with one column, which holds the whole record
     Nsm,
     /// A projection with a column for each field, in blocks
     Pax,
-    /// The same in one block
+    /// Like pax, in one block
     Dsm,
-    /// A projection with two columns, in blocks: the field that has the condition, and all others together
+    /// A projection with two columns, in blocks: the field with the condition, and all other fields together
     Grouped,
-    /// An array for each field, and no database
+    /// An array for each field, without a database
     Arrays,
 }
 
@@ -103,14 +103,14 @@ fn parse_share(text: &str) -> std::result::Result<f64, String> {
 type Record<const N: usize> = Plain<[u64; N]>;
 type Db = Database<Serializable>;
 
-/// A query: the sum of the first fields of those rows whose last field is below a limit.
+/// A query: the sum of the first `read` fields of the rows whose last field is below a limit.
 #[derive(Clone, Copy)]
 struct Query {
     read: usize,
     limit: Option<u64>,
 }
 
-/// What the last field is taken modulo of, so that a limit selects a share.
+/// The last field is taken modulo this number, so that a limit selects a share of the rows.
 const LAST_MAX: u64 = 1 << 20;
 
 impl Query {
@@ -119,7 +119,7 @@ impl Query {
         Query { read, limit }
     }
 
-    /// Row by row.
+    /// Evaluates the query row by row.
     #[inline(always)]
     fn row<const N: usize>(self, row: &[u64; N]) -> u64 {
         match self.limit {
@@ -128,7 +128,7 @@ impl Query {
         }
     }
 
-    /// Column by column: the condition first, then what it selects.
+    /// Evaluates the query column by column: first the condition, then the selected rows of each column.
     fn columns(self, columns: &[&[u64]], selection: &mut Selection) -> u64 {
         let (last, columns) = (columns[columns.len() - 1], &columns[..self.read]);
         let Some(limit) = self.limit else {
@@ -142,7 +142,7 @@ impl Query {
         columns.iter().map(sum).fold(0, u64::wrapping_add)
     }
 
-    /// The condition's column first, then what it selects of the others, row by row.
+    /// Evaluates the condition on its column first, then reads the other fields of the selected rows, row by row.
     fn grouped<const REST: usize>(
         self,
         rest: &[[u64; REST]],
@@ -169,7 +169,7 @@ fn record<const N: usize>(number: u64, version: u64) -> [u64; N] {
     record
 }
 
-/// A loaded table and its projections. `REST` are the fields of a record but for the last one.
+/// A loaded table and its projections. `REST` is the number of a record's fields without the last one.
 struct Loaded<const N: usize, const REST: usize> {
     db: Db,
     table: Table<u64, Record<N>>,
@@ -215,7 +215,7 @@ impl<const N: usize, const REST: usize> Loaded<N, REST> {
         Ok(())
     }
 
-    /// Reads the columns of these layouts, then writes a share of the rows, spread evenly.
+    /// Refreshes the projections of these layouts, then writes a share of the rows, spread evenly.
     fn prepare(&mut self, layouts: &[Layout], written: f64, version: u64) -> braiddb::Result<()> {
         for layout in layouts {
             match layout {
@@ -282,7 +282,7 @@ fn each<const N: usize, R: Columns>(
     Ok(())
 }
 
-/// What came out of one layout in one setting.
+/// The result of one layout in one setting.
 #[derive(Serialize)]
 struct Figure {
     records: u64,
@@ -294,7 +294,7 @@ struct Figure {
     scans_per_s: f64,
     spread: f64,
     rows_per_s: f64,
-    /// Of the fields that were added up, and of the one with the condition.
+    /// Bytes of the summed fields and of the field with the condition.
     bytes_per_s: f64,
 }
 
@@ -380,7 +380,7 @@ struct Setting {
     written: f64,
 }
 
-/// All layouts in turns, as often as is asked for.
+/// Runs all layouts in turns, once per repeat.
 fn measure<const N: usize, const REST: usize>(
     loaded: &Loaded<N, REST>,
     setting: Setting,
@@ -427,7 +427,7 @@ fn figure<const N: usize>(records: u64, setting: Setting, layout: Layout, mut ra
     }
 }
 
-/// Of the most records.
+/// Draws the results of the largest table.
 fn svg(figures: &[Figure], notes: Vec<String>) -> Result<String> {
     let last = figures
         .last()
@@ -453,7 +453,8 @@ mod tests {
         BlocksArgs::from_arg_matches(&found).unwrap()
     }
 
-    /// Every layout comes to the same sums in every setting, with rows written since or without; table and chart have them all.
+    /// Proves that every layout computes the same sums in every setting, with and without rows written since, and that
+    /// the table and the chart contain all layouts.
     #[test]
     fn layouts_are_run_beside_each_other() {
         let flags = "--layout records,nsm,pax,dsm,grouped,arrays --records 3K --read 1,10,99 --selected 1,0.3 --written 0,0.05,1 --block-rows 100 --seconds 0.01 --repeats 1";

@@ -1,5 +1,5 @@
-//! Latency of short transactions on one worker: alone, beside long scans without hints, and beside scans hinted to be long.
-//! The variants take turns.
+//! `braid bench classes`: the latency of short transactions on one worker. They run alone, beside long scans without
+//! hints, and beside scans hinted as long. The variants take turns.
 
 use crate::args::{DurabilityKind, RefillKind, parse_count, parse_seconds};
 use crate::distribution::Rng;
@@ -26,13 +26,13 @@ pub struct ClassesArgs {
     /// Records that a long transaction scans
     #[arg(long, default_value = "100K", value_parser = parse_count)]
     pub rows: u64,
-    /// Short transactions, of ten reads each, to one long one
+    /// Short transactions, of ten reads each, per long transaction
     #[arg(long, default_value = "10K", value_parser = parse_count)]
     pub every: u64,
-    /// Seconds per variant, shared out among the repeats
+    /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "6", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all variants are run, one after the other
+    /// How many times all variants are run, one after the other
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
@@ -40,9 +40,9 @@ pub struct ClassesArgs {
     pub json: Option<PathBuf>,
 }
 
-/// Reads of a short transaction.
+/// Reads in a short transaction.
 const READS: usize = 10;
-/// Before each slice, so that the worker finds its level.
+/// Time before each slice in which the worker finds its level.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// The long transactions that run beside the short ones.
@@ -63,7 +63,7 @@ impl Beside {
     }
 }
 
-/// A way to run them, and what came of it.
+/// A way to run the short transactions, and its result.
 struct Way {
     name: &'static str,
     batch: BatchSize,
@@ -84,7 +84,7 @@ struct Line {
     p50_us: f64,
     p99_us: f64,
     p999_us: f64,
-    /// Of the 99th percentile, to that of short ones alone in the same mode.
+    /// The 99th percentile, divided by that of short transactions alone in the same mode.
     p99_ratio: f64,
 }
 
@@ -135,7 +135,7 @@ struct Input {
     started_ns: u64,
 }
 
-/// A slice of one way.
+/// Runs one slice in one way.
 fn work(
     worker: &mut Worker<Serializable, OnMiss>,
     table: FixedKeys,
@@ -241,7 +241,8 @@ mod tests {
 
     #[test]
     fn each_way_runs_what_it_is_to_run() {
-        // Proves that scans run where they are to, beside short ones, and that the ratio's base is the same mode alone.
+        // Proves that scans run only in the ways that have them, beside short transactions, and that ratios are to
+        // short transactions alone in the same mode.
         let args =
             ClassesArgs { records: 20_000, rows: 2000, every: 100, seconds: 0.06, repeats: 1, json: None };
         run(&args).unwrap();

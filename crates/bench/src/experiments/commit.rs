@@ -1,6 +1,6 @@
-//! The latency of a single client's commits, compared with plain writes and syncs of the disk.
+//! `braid bench commit`: the latency of a single client's commits, compared with plain writes and syncs of the disk.
 //!
-//! All three ways take turns, a few commits each, so that other load on the disk falls on all of them alike.
+//! The three ways take turns of a few commits each, so that other load on the disk affects all of them equally.
 
 use crate::Result;
 use crate::args::{parse_count, parse_value_bytes};
@@ -25,7 +25,7 @@ pub struct CommitArgs {
     /// Bytes that a transaction writes
     #[arg(long, default_value = "8", value_parser = parse_value_bytes)]
     pub value_bytes: usize,
-    /// Where a directory is made, and removed afterwards [default: the system's for temporary files]
+    /// Where a directory is made; it is removed afterwards [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Writes the results as JSON
@@ -33,11 +33,11 @@ pub struct CommitArgs {
     pub json: Option<PathBuf>,
 }
 
-/// Commits in one way before the next way's turn.
+/// Commits in one way before it is the next way's turn.
 const TURN: u64 = 20;
-/// How long the file is that is written by hand: as a segment of the log, reserved ahead.
+/// Length of the file that is written by hand. Like a segment of the log, it is reserved ahead.
 const FILE_BYTES: u64 = 64 << 20;
-/// Bytes of a log record without its value: head, table, key and lengths.
+/// Bytes of a log record without its value: header, table, key and lengths.
 const RECORD_BYTES: usize = 43;
 
 /// A way to make a value durable.
@@ -56,7 +56,7 @@ struct Line {
     p50_us: f64,
     p99_us: f64,
     mean_us: f64,
-    /// Of the medians, to the disk by hand.
+    /// The median, divided by that of writing to the disk by hand.
     ratio: f64,
 }
 
@@ -94,7 +94,7 @@ fn way<'a>(name: &'static str, commit: impl FnMut(u64) -> Result<()> + 'a) -> Wa
     Way { name, commit: Box::new(commit), ns }
 }
 
-/// As many bytes as the engine's record has, written behind the last ones and synced.
+/// Appends as many bytes as the engine's record has, and syncs them.
 fn by_hand<'a>(directory: &Directory, value_bytes: usize) -> Result<Way<'a>> {
     let failed = |error: braiddb::storage::StorageError| engine::failure(error.into());
     let storage = FileStorage::open(directory.path()).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! `braid bench` alone: on any machine, in under three minutes, whether interleaving pays and how much.
+//! `braid bench` without a subcommand: measures on any machine, in under three minutes, whether interleaving pays and
+//! how much.
 
 use crate::Result;
 use crate::args::{Mode, processors};
@@ -9,15 +10,15 @@ use crate::workloads::ycsb::{YcsbArgs, YcsbPlan, run as run_ycsb};
 use std::path::Path;
 use std::time::Duration;
 
-/// A table this large is past every cache, and more would only take longer to load.
+/// A table of this size exceeds every cache. A larger one would only take longer to load.
 const RECORDS_MAX: u64 = 50_000_000;
 const RECORDS_MIN: u64 = 100_000;
-/// What a record of 8 + 8 bytes takes, with room to spare, for sizing.
+/// An upper bound of the memory for a record of 8 + 8 bytes, used to choose the table's size.
 const BYTES_PER_RECORD_MAX: u64 = 128;
-/// Share of the free memory that the table may take, in percent.
+/// Share of the available memory that the table may take, in percent.
 const MEMORY_PERCENT_MAX: u64 = 40;
 const LOAD_TIME_MAX: Duration = Duration::from_secs(60);
-/// Seconds for all slices of all variants together; with loading, under three minutes.
+/// Seconds for all slices of all variants together. With loading, the job takes less than three minutes.
 const RUN_SECONDS: f64 = 84.0;
 const REPEATS: u32 = 3;
 const BATCH: usize = 48;
@@ -37,7 +38,7 @@ pub fn run() -> Result<()> {
     write(Path::new(SVG), &outcome.throughput()?)
 }
 
-/// The size of the table: as large as memory allows, within limits.
+/// Returns the size of the table: as large as memory allows, within limits.
 fn records_for(memory_bytes: Option<u64>) -> u64 {
     let affordable = memory_bytes.unwrap_or(4 << 30) / 100 * MEMORY_PERCENT_MAX / BYTES_PER_RECORD_MAX;
     let million = 1_000_000;
@@ -58,7 +59,7 @@ fn plan(records: u64, processors: usize) -> Result<YcsbPlan> {
     Ok(all)
 }
 
-/// One sentence on what the figures mean.
+/// Returns one sentence that says what the figures mean.
 fn meaning(outcome: &Outcome) -> String {
     let ratio = |workload: &str, of: Mode, to: Mode| {
         let speed = |mode: Mode| {
@@ -79,7 +80,7 @@ fn meaning(outcome: &Outcome) -> String {
     )
 }
 
-/// The table's size, against that of the cache where it is known.
+/// Describes the table's size, compared with that of the cache if it is known.
 fn size(outcome: &Outcome) -> String {
     let Some(row) = outcome.rows.iter().find(|row| row.measured) else { return "no records".to_owned() };
     let records = row.number("records").unwrap_or_default();
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_table_fits_the_machine() {
-        // Proves that at most the share of memory is planned for, within the limits.
+        // Proves that the plan uses at most its share of memory, within the limits.
         assert_eq!(records_for(Some(64 << 30)), RECORDS_MAX);
         assert_eq!(records_for(Some(1 << 20)), RECORDS_MIN);
         assert_eq!(records_for(None), 13_000_000);
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn loading_and_running_stay_under_three_minutes() {
-        // Proves the sum of the limits, on machines with one processor and with many.
+        // Proves that the limits add up to less than three minutes, on machines with one processor and with many.
         for processors in [1, 2, 64] {
             let plan = plan(RECORDS_MAX, processors).unwrap();
             let running = plan.plan.slice.as_secs_f64() * 1.1 * plan.slices() as f64 * f64::from(REPEATS);

@@ -1,4 +1,4 @@
-//! Measurements that are no workload: each has its own ways of running, and its own table.
+//! Measurements that are not workloads. Each has its own ways of running and its own table.
 
 pub(crate) mod blocks;
 pub(crate) mod classes;

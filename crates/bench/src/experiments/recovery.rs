@@ -1,4 +1,4 @@
-//! How fast a database is recovered: rows of a checkpoint, then transactions of the log.
+//! `braid bench recovery`: how fast a database recovers rows from a checkpoint, and then transactions from the log.
 
 use crate::args::{RefillKind, parse_count, parse_operations, parse_workers};
 use crate::engine::{self, Database, Directory, OnMiss, Options, Serializable, mix};
@@ -18,19 +18,19 @@ pub struct RecoveryArgs {
     /// Records in the table
     #[arg(long, default_value = "10M", value_parser = parse_count)]
     pub records: u64,
-    /// Transactions in the log behind the checkpoint
+    /// Transactions in the log after the checkpoint
     #[arg(long, default_value = "1M", value_parser = parse_count)]
     pub transactions: u64,
-    /// Records that each of them updates
+    /// Records that each transaction updates
     #[arg(long, default_value = "2", value_parser = parse_operations)]
     pub updates: usize,
     /// Threads that recover, or `all`
     #[arg(long, default_value = "1,all", value_delimiter = ',', value_parser = parse_workers)]
     pub workers: Vec<usize>,
-    /// How often each is measured; medians are reported
+    /// How many times each is measured; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
-    /// Where a directory is made, and removed afterwards [default: the system's for temporary files]
+    /// Where a directory is made; it is removed afterwards [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Writes the results as JSON
@@ -50,7 +50,7 @@ struct Line {
     repeats: u32,
     rows_per_s: f64,
     transactions_per_s: f64,
-    /// Of both, by the number of workers.
+    /// Both rates, divided by the number of workers.
     rows_per_s_worker: f64,
     transactions_per_s_worker: f64,
 }
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &RecoveryArgs) -> Result<()> {
     show(lines.collect(), args)
 }
 
-/// This program makes the checkpoints; runs differ in the number of workers alone.
+/// The engine makes no checkpoints by itself here. Runs differ only in the number of workers.
 fn options(workers: usize) -> Options {
     Options {
         workers,
@@ -95,7 +95,7 @@ fn options(workers: usize) -> Options {
     }
 }
 
-/// Makes a database of a checkpoint with all records, and a log with all transactions.
+/// Makes a database with a checkpoint of all records, and a log of all transactions.
 fn fill(directory: &Directory, args: &RecoveryArgs) -> Result<()> {
     let db: Database<Serializable> = engine::open_in(directory, options(0))?;
     let table: Records = db.table("records").map_err(engine::failure)?;
@@ -113,7 +113,7 @@ fn fill(directory: &Directory, args: &RecoveryArgs) -> Result<()> {
         0..args.transactions,
         async |tx, number| {
             for i in 0..updates {
-                // (Any record, again and again.)
+                // Any record; one can be updated several times.
                 let of = mix(number * updates + i) % records;
                 tx.put(table, mix(of), *number).await?;
             }

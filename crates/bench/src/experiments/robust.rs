@@ -1,5 +1,6 @@
-//! The engine's own choice of level compared with the best fixed one: a grid of sizes, skews and workloads, in each cell of
-//! which auto and every fixed mode run; and the latency of transactions that run one at a time.
+//! `braid bench robust`: the engine's own choice of level, compared with the best fixed mode. `auto` and every fixed
+//! mode run in each cell of a grid of sizes, skews and workloads. A second part measures the latency of transactions
+//! that run one at a time.
 
 use crate::args::{
     DurabilityKind, Mode, RefillKind, parse_batch, parse_count, parse_seconds, parse_theta, parse_workers,
@@ -28,7 +29,7 @@ pub struct RobustArgs {
     /// Records in the tables
     #[arg(long, default_value = "10K,1M,50M", value_delimiter = ',', value_parser = parse_count)]
     pub records: Vec<u64>,
-    /// Workloads, as of ycsb
+    /// Workloads, named as for ycsb
     #[arg(long, default_value = "r1,r10,m,u10,rmw10,s100", value_delimiter = ',')]
     pub workload: Vec<String>,
     /// Skews, 0 for uniform
@@ -40,10 +41,10 @@ pub struct RobustArgs {
     /// Batches of the interleaved mode
     #[arg(long, default_value = "8,16,48", value_delimiter = ',', value_parser = parse_batch)]
     pub batch: Vec<usize>,
-    /// Seconds per variant, shared out among the repeats; auto has half a second more each time, to find its level
+    /// Seconds per variant, divided among the repeats; auto gets half a second more each time, to find its level
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all variants of a table are run, one after the other; medians are reported
+    /// How many times all variants of a table are run, one after the other; medians are reported
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
@@ -54,7 +55,7 @@ pub struct RobustArgs {
     pub svg: Option<PathBuf>,
 }
 
-/// What came out of one cell.
+/// The result of one cell.
 #[derive(Serialize)]
 struct Cell {
     records: u64,
@@ -65,11 +66,11 @@ struct Cell {
     best_batch: usize,
     best_transactions_per_s: f64,
     auto_transactions_per_s: f64,
-    /// Auto by the best of the fixed modes: see `by_best`.
+    /// Throughput of `auto`, divided by that of the best fixed mode; see `by_best`.
     ratio: f64,
-    /// The larger one of the two spreads.
+    /// The larger of the two spreads.
     spread: f64,
-    /// Auto by the worst of the fixed modes: what a wrong choice by hand would have cost.
+    /// Throughput of `auto`, divided by that of the worst fixed mode: the cost of a wrong choice by hand.
     ratio_to_worst: f64,
     p50_us: f64,
     p99_us: f64,
@@ -132,7 +133,7 @@ fn plan(args: &RobustArgs) -> Result<YcsbPlan> {
     YcsbPlan::new(&YcsbArgs::of_line(&flags)?)
 }
 
-/// Auto's row of each group, compared with the others.
+/// Compares `auto` with the other modes in each group.
 fn cells(outcome: &Outcome) -> Vec<Cell> {
     let is_auto = |row: &&Row| row.measured && row.variant.mode == Mode::Auto;
     let cell = |auto: &Row| {
@@ -162,9 +163,10 @@ fn cells(outcome: &Outcome) -> Vec<Cell> {
     outcome.rows.iter().filter(is_auto).filter_map(cell).collect()
 }
 
-/// The median over the repeats of what `auto` did by what the best fixed mode did in the same one: two slices of one repeat are
-/// seconds apart, so what the machine gives to others falls on both more nearly than on medians taken apart. Which mode
-/// is the best, the other repeats say: of several noisy figures the highest is one that noise has raised.
+/// Returns the median over the repeats of the throughput of `auto`, divided by that of the best fixed mode in the same
+/// repeat. Two slices of one repeat run seconds apart, so other load on the machine affects them more equally than it
+/// affects two separate medians. The other repeats decide which mode is the best, because the highest of several noisy
+/// figures is one that noise has raised.
 fn by_best(auto: &Row, fixed: &[&Row]) -> f64 {
     let repeats = auto.slices_per_s.len();
     let mut ratios: Vec<f64> = (0..repeats)
@@ -185,7 +187,7 @@ const LONE_RECORDS: u64 = 1_000_000;
 const LONE_TURNS: u64 = 200;
 const LONE_PER_TURN: u64 = 500;
 
-/// Transactions run one at a time, naive and auto by turns.
+/// Runs transactions one at a time, alternating between naive and `auto`.
 fn lone() -> Result<Vec<Lone>> {
     let (db, _) =
         engine::open::<Serializable>(TableOptions::default(), DurabilityKind::Memory, Path::new("."))?;
@@ -196,7 +198,7 @@ fn lone() -> Result<Vec<Lone>> {
     let of = |reads: usize| {
         let mut ns = [0, 1].map(|_| Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds"));
         for turn in 0..LONE_TURNS {
-            // Different records: otherwise the second turn would find those of the first in the caches.
+            // Each turn reads different records. Otherwise the second turn would find those of the first in the caches.
             take_turn(&db, table, Never, (reads, 2 * turn), &mut ns[0])?;
             take_turn(&db, table, OnMiss, (reads, 2 * turn + 1), &mut ns[1])?;
         }
@@ -297,7 +299,7 @@ const CELL: (usize, usize) = (92, 26);
 const LEFT: usize = 220;
 const TOP: usize = 54;
 
-/// A map of the ratios: workloads across, all else down.
+/// Draws a map of the ratios. Columns are workloads, and rows are all other parameters.
 fn svg(cells: &[Cell]) -> String {
     let place = |cell: &Cell| {
         let workers = if cell.workers == 1 { "worker" } else { "workers" };
@@ -327,7 +329,7 @@ fn svg(cells: &[Cell]) -> String {
     for cell in cells {
         let x = columns.iter().position(|column| *column == cell.workload).unwrap_or_default();
         let y = rows.iter().position(|row| *row == place(cell)).unwrap_or_default();
-        // White at the best fixed mode's speed, red a quarter below, blue a quarter above.
+        // White is the speed of the best fixed mode, red a quarter below, blue a quarter above.
         let off = ((cell.ratio - 1.0) * 4.0).clamp(-1.0, 1.0);
         let fade = (255.0 * (1.0 - off.abs() * 0.7)) as u8;
         let fill =
@@ -353,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_auto_by_the_best_of_the_others() {
-        // Proves that each group's auto is compared with the fastest fixed mode, and that the map shows all cells.
+        // Proves that `auto` is compared with the fastest fixed mode of its group, and that the map shows all cells.
         let modes = [Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Auto];
         let outcome = example(&["r10", "m"], &modes, &[48]);
         let cells = cells(&outcome);
@@ -372,20 +374,21 @@ mod tests {
 
     #[test]
     fn slices_of_one_repeat_are_compared() {
-        // Proves that a machine that is twice as fast in one repeat changes no ratio, nor does a mode that was lucky once.
+        // Proves that neither a machine that is twice as fast in one repeat nor a mode that was lucky once changes a
+        // ratio.
         let mut rows = example(&["r10"], &[Mode::Naive, Mode::Prefetch, Mode::Auto], &[48]).rows;
         rows[0].slices_per_s = vec![100.0, 100.0, 100.0, 100.0, 200.0];
         rows[1].slices_per_s = vec![90.0, 90.0, 90.0, 90.0, 300.0];
         rows[2].slices_per_s = vec![98.0, 98.0, 98.0, 98.0, 196.0];
         assert_eq!(by_best(&rows[2], &[&rows[0], &rows[1]]), 0.98);
-        // With one repeat alone, that one says.
+        // With one repeat, that repeat decides.
         rows.iter_mut().for_each(|row| row.slices_per_s.truncate(1));
         assert_eq!(by_best(&rows[2], &[&rows[0], &rows[1]]), 0.98);
     }
 
     #[test]
     fn the_grid_is_a_valid_command_line() {
-        // Proves that the defaults unfold into six variants per cell.
+        // Proves that the defaults make six variants per cell.
         let args = RobustArgs {
             records: vec![10_000, 1_000_000],
             workload: vec!["r1".into(), "s100".into()],

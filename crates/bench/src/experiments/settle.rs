@@ -1,5 +1,5 @@
-//! How soon a worker under `auto` is as fast as it is going to be, after the work has changed: beside a batch of a fixed size, whose
-//! figures say how much of what is seen is the machine's.
+//! `braid bench settle`: how soon a worker under `auto` reaches its full speed after the work has changed. Batches of
+//! fixed sizes run for comparison. They show how much of the variation is the machine's.
 
 use crate::args::{DurabilityKind, RefillKind, parse_count, parse_seconds};
 use crate::distribution::Rng;
@@ -24,7 +24,7 @@ pub struct SettleArgs {
     /// Seconds until the work changes again
     #[arg(long, default_value = "2", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all kinds of work are run in each mode, one after the other
+    /// How many times all kinds of work are run in each mode, one after the other
     #[arg(long, default_value = "7", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
@@ -36,7 +36,8 @@ pub struct SettleArgs {
 const OPERATIONS: usize = 10;
 /// Throughput is counted in windows of this length.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Spans after a change, by their ends in windows: what is shown of each is its throughput by that of the second half.
+/// Spans after a change, by their ends in windows. Each is reported as its throughput, divided by that of the second
+/// half.
 const SPANS: [(&str, usize, usize); 5] = [
     ("to 50 ms", 0, 5),
     ("to 0.1 s", 5, 10),
@@ -44,17 +45,17 @@ const SPANS: [(&str, usize, usize); 5] = [
     ("to 0.3 s", 20, 30),
     ("to 0.5 s", 30, 50),
 ];
-/// The least length of a kind of work: its second half has to lie behind all spans.
+/// The least duration of a kind of work: its second half must begin after all spans.
 const SECONDS_MIN: f64 = 1.0;
 
-/// Kinds of work for which the best numbers of open transactions differ, in the order in which they take turns.
+/// Kinds of work that need different numbers of open transactions, in the order in which they take turns.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Reads all over the table.
+    /// Reads across the whole table.
     Memory,
-    /// Reads of records that a cache holds.
+    /// Reads of few records, which a cache holds.
     Cache,
-    /// Updates of so few records that open transactions meet.
+    /// Updates of so few records that open transactions conflict.
     Contended,
 }
 
@@ -69,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// Of the table's records, those that are read or written.
+    /// Returns how many of the table's records are read or written.
     fn records(self, all: u64) -> u64 {
         match self {
             Kind::Memory => all,
@@ -82,14 +83,14 @@ impl Kind {
 const MODES: [(&str, BatchSize); 3] =
     [("naive", BatchSize::Fixed(1)), ("interleaved 16", BatchSize::Fixed(16)), ("auto", BatchSize::Auto)];
 
-/// What came of one kind of work in one mode.
+/// The result of one kind of work in one mode.
 #[derive(Serialize)]
 struct Line {
     work: &'static str,
     mode: &'static str,
-    /// Transactions per second in the second half, a median.
+    /// Transactions per second in the second half; a median.
     settled_per_s: f64,
-    /// Throughput of each span by that of the second half, medians.
+    /// Throughput of each span, divided by that of the second half; medians.
     shares: Vec<f64>,
 }
 
@@ -124,8 +125,8 @@ pub(crate) fn run(args: &SettleArgs) -> Result<()> {
     show(&lines(&runs), args)
 }
 
-/// All kinds of work one after the other on one worker. The first of them comes again at the end, and is the one that counts: what came
-/// before the first was loading.
+/// Runs all kinds of work one after the other on one worker. The first kind runs again at the end, and only that run
+/// counts, because its first run follows the loading.
 fn runs_of_mode(
     db: &Database<Serializable>,
     table: FixedKeys,
@@ -144,7 +145,7 @@ fn runs_of_mode(
     Ok(())
 }
 
-/// Transactions of one kind that ended in each window.
+/// Returns how many transactions of one kind ended in each window.
 fn work(
     worker: &mut Worker<Serializable, OnMiss>,
     table: FixedKeys,
@@ -236,7 +237,7 @@ fn show(lines: &[Line], args: &SettleArgs) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Shares are of the throughput of the second half, span by span.
+    /// Proves that shares are relative to the throughput of the second half, span by span.
     #[test]
     fn shares() {
         let windows: Vec<u32> = (0..200).map(|window| if window < 20 { 5 } else { 10 }).collect();
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(lines[0].settled_per_s, 1000.0);
     }
 
-    /// All kinds of work run in all modes; too short a time is refused.
+    /// Proves that all kinds of work run in all modes, and that too short a time is refused.
     #[test]
     fn runs() {
         let args = SettleArgs { records: 2000, seconds: 1.0, repeats: 1, json: None };

@@ -1,5 +1,6 @@
-//! TPC-C's StockLevel by the layout of the rows that it reads: the tables' records beside projections, over numbers of warehouses. What
-//! Zhang, Wei, Xiang and Xiao, "A Performance Evaluation of DRAM Access for In-Memory Databases" (IEEE Access, 2021), do with blocks.
+//! `braid bench stock-level`: TPC-C's StockLevel, by the layout of the rows that it reads. The tables' records are
+//! compared with projections, for several numbers of warehouses. The layouts of blocks are those of Zhang, Wei, Xiang
+//! and Xiao, "A Performance Evaluation of DRAM Access for In-Memory Databases" (IEEE Access, 2021).
 
 use crate::args::parse_seconds;
 use crate::beside::{self, Beside, Row};
@@ -22,25 +23,25 @@ pub struct StockLevelArgs {
     /// Layouts; ratios are to the first
     #[arg(long, default_value = "records,nsm,pax,dsm,lines", value_delimiter = ',')]
     pub layout: Vec<Layout>,
-    /// Seconds per variant, shared out among the repeats
+    /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// Times that all layouts are run, one after the other; medians are reported
+    /// How many times all layouts are run, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Draws throughput by that of the first layout as SVG
+    /// Draws throughput, divided by that of the first layout, as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
 const SEED: u64 = 1;
-/// Transactions whose results are compared.
+/// Transactions whose results are compared across layouts.
 const COMPARED: usize = 200;
 
-/// What came out of one layout with one number of warehouses.
+/// The result of one layout with one number of warehouses.
 #[derive(Serialize)]
 struct Figure {
     warehouses: u32,
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &StockLevelArgs) -> Result<()> {
     args.svg.as_ref().map_or(Ok(()), |path| write(path, &svg(&figures, environment.notes())?))
 }
 
-/// All layouts in turns, as often as is asked for.
+/// Runs all layouts in turns, once per repeat.
 fn of_size(scale: Scale, args: &StockLevelArgs) -> Result<Vec<Figure>> {
     let settings = Settings { mix: Mix::StockLevel, ..Settings::new(scale) };
     let options = Options { workers: 0, ..Options::default() };
@@ -149,7 +150,8 @@ mod tests {
     use super::*;
     use clap::FromArgMatches;
 
-    /// Every layout comes to the same numbers of low stocks; table and chart have them all.
+    /// Proves that every layout finds the same numbers of low stocks, and that the table and the chart contain all
+    /// layouts.
     #[test]
     fn layouts_are_run_beside_each_other() {
         let command = StockLevelArgs::augment_args(clap::Command::new("stock-level").no_binary_name(true));

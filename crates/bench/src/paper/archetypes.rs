@@ -1,20 +1,21 @@
-//! The kinds of systems that Sirin et al. compare, each by the scheme of concurrency control and the index of this engine that are its
-//! own kind's. What they show is how much of a system's place comes from these two; SQL, pages on disk and a lock manager of
-//! a general server are in none of them.
+//! Stand-ins for the kinds of systems that Sirin et al. compare. Each archetype combines the concurrency control scheme
+//! and the index of this engine that are typical of its kind. The comparison shows how much of a system's rank comes
+//! from these two parts. No archetype has SQL, pages on disk or the lock manager of a general server.
 
 use crate::lines::Point;
 use braiddb::IndexKind;
 
 /// A kind of system.
 pub(super) struct Archetype {
-    /// What it is called in series.
+    /// The name in series.
     pub(super) name: &'static str,
-    /// As `--cc` has it.
+    /// The value of `--cc`.
     cc: &'static str,
     index: IndexKind,
 }
 
-/// In the order of the paper's tables: Shore-MT, DBMS M, DBMS N, Silo; and what this engine takes where nothing is said.
+/// Stand-ins for Shore-MT, DBMS M, DBMS N and Silo, in the order of the paper's tables, and then this engine's
+/// defaults.
 pub(super) const ARCHETYPES: [Archetype; 5] = [
     Archetype { name: "locking", cc: "dl-detect", index: IndexKind::BTree },
     Archetype { name: "multi-version", cc: "mvcc", index: IndexKind::BwTree },
@@ -24,13 +25,13 @@ pub(super) const ARCHETYPES: [Archetype; 5] = [
 ];
 
 impl Archetype {
-    /// Its flags.
+    /// Returns the flags of the archetype.
     pub(super) fn flags(&self) -> String {
         format!("--cc {} --index {}", self.cc, self.index.name())
     }
 }
 
-/// The series of a result: its archetype, and how it was executed.
+/// Returns the series of a result: its archetype and its mode.
 pub(super) fn series(point: &Point) -> String {
     let (cc, index) = (point.text("cc"), point.text("index"));
     let found = ARCHETYPES.iter().find(|one| one.cc == cc && one.index.name() == index);

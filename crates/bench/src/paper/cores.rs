@@ -1,6 +1,8 @@
-//! Tiemo Bang, Norman May, Ilia Petrov, Carsten Binnig: "The full story of 1000 cores", VLDB Journal, 2022. Its conflicts
-//! come from hundreds of cores on 4 warehouses; a few cores meet as often on one, so that is run beside its 4. Where
-//! its numbers are of many cores, they stand beside ours in the table, and no chart holds both.
+//! Tiemo Bang, Norman May, Ilia Petrov, Carsten Binnig: "The full story of 1000 cores", VLDB Journal, 2022.
+//!
+//! The paper's conflicts come from hundreds of cores on 4 warehouses. A few cores conflict as often on one warehouse,
+//! so one warehouse runs beside the paper's 4. The paper's numbers for many cores stand beside Braid's in the table,
+//! but no chart shows both.
 
 use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries, Preset, Publication};
 use crate::lines::Point;
@@ -18,7 +20,7 @@ fn scheme(point: &Point) -> Option<String> {
     Some(point.text("cc"))
 }
 
-/// Workers, warehouses and mode.
+/// Returns workers, warehouses and mode.
 fn setting(point: &Point) -> String {
     let number = |field: &str, one: &str| {
         let number = point.number(field);
@@ -27,12 +29,12 @@ fn setting(point: &Point) -> String {
     format!("{}, {}, {}", number("workers", "worker"), number("warehouses", "warehouse"), point.text("mode"))
 }
 
-/// Useful work in a transaction, be it in a row or in the workload's own code.
+/// Returns the share of useful work in a transaction, both in rows and in the workload's own code.
 fn useful(point: &Point) -> f64 {
     share(point, &["useful_work", "version_access"])
 }
 
-/// What conflicts cost.
+/// Returns the share of time that conflicts cost.
 fn lost(point: &Point) -> f64 {
     share(point, &["waiting", "back_off", "aborted_work"])
 }
@@ -50,7 +52,7 @@ const BY_SCHEME: Comparison = Comparison {
     ..Comparison::new("throughput by that of no-wait", "scheme")
 };
 
-/// With how many of the optimisations a row was measured, of those that are added one after the other; the others are left out.
+/// Returns how many of the successive optimizations a row was measured with, or `None` for any other combination.
 fn optimised(point: &Point) -> Option<&'static str> {
     let is = |flag: &str| point.text(flag) == "true";
     let is_compiled = point.text("procedure") != "interpreted";

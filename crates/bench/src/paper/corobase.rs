@@ -13,7 +13,7 @@ pub(super) static COROBASE: Publication = Publication {
     presets: &PRESETS,
 };
 
-/// The mode, with its batch where it has one.
+/// Returns the mode, with its batch if it has one.
 fn mode(point: &Point) -> Option<String> {
     let batch = point.number("batch");
     let mode = point.text("mode");
@@ -24,7 +24,7 @@ fn workload(point: &Point) -> Option<String> {
     Some(point.text("workload"))
 }
 
-/// What is run: of TPC-C, the name of the mix.
+/// Returns the workload. For TPC-C, that is the name of the mix.
 fn work(point: &Point) -> String {
     match point.text("mix").as_str() {
         "" => point.text("workload"),
@@ -35,7 +35,7 @@ fn work(point: &Point) -> String {
 
 const WAREHOUSES: &str = "1000 warehouses, batches of 8";
 
-/// Table 2: transactions per second of naïve, ERMIA, CoroBase and hybrid, by the first.
+/// Table 2: transactions per second of naïve, ERMIA, CoroBase and hybrid, divided by naïve's.
 const fn of_table_2(threads: [f64; 4]) -> [(&'static str, f64); 4] {
     [
         ("naive", 1.0),
@@ -273,7 +273,7 @@ static PRESETS: [Preset; 13] = [
     },
     Preset {
         scale: WAREHOUSES,
-        // The last sweeps workers, the others the size of Q2*.
+        // The last line sweeps workers, and the others sweep the size of Q2*.
         runs: &[
             "tpcc --warehouses {warehouses} --mix ch --suppliers 10 --workers {workers} --batch 8 --mode \
              naive,prefetch,interleaved,hybrid,auto",

@@ -1,4 +1,5 @@
-//! Presets: command lines of `braid bench`, and comparisons of the ratios of their results with the paper's. Results are known here by the names that the JSON files have for them.
+//! Presets: command lines of `braid bench`, and comparisons of their ratios with the paper's. Results are addressed by
+//! the field names of the JSON files.
 
 use super::archetypes::ARCHETYPES;
 use crate::Result;
@@ -13,56 +14,56 @@ use serde::Serialize;
 /// A paper whose figures and tables have presets.
 pub(super) struct Publication {
     pub(super) title: &'static str,
-    /// What it measured on.
+    /// The machine of the paper's measurements.
     pub(super) machine: &'static str,
     pub(super) presets: &'static [Preset],
 }
 
-/// What a preset reproduces.
+/// The figure or table that a preset reproduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
     Figure(u32),
     Table(u32),
 }
 
-/// A figure or a table.
+/// The preset of one figure or table.
 pub(super) struct Preset {
     pub(super) id: Id,
     pub(super) title: &'static str,
-    /// What the paper says, in words.
+    /// The paper's result, in words.
     pub(super) paper: &'static str,
-    /// How large the paper's tables were.
+    /// The size of the paper's tables.
     pub(super) scale: &'static str,
-    /// Command lines after `braid bench`; what is in braces is filled in by [`fill`].
+    /// Command lines after `braid bench`; [`fill`] replaces the parts in braces.
     pub(super) runs: &'static [&'static str],
-    /// Ratios, with the paper's where it gives numbers; the first is what `--svg` draws.
+    /// Ratios, with the paper's if it gives numbers. `--svg` draws the first.
     pub(super) comparisons: &'static [Comparison],
-    /// The paper's figure shows what only hardware counters can measure.
+    /// True if the paper's figure shows something that only hardware counters measure.
     pub(super) counts_hardware: bool,
 }
 
-/// Ratios of ours, with the paper's beside them.
+/// Braid's ratios, with the paper's beside them.
 pub(super) struct Comparison {
-    /// What the ratios are.
+    /// A description of the ratios.
     pub(super) caption: &'static str,
-    /// What the columns are.
+    /// A description of the columns.
     pub(super) x_name: &'static str,
-    /// The column of a result; `None`: it is not part of this.
+    /// Returns the column of a result, or `None` if the result is not part of the comparison.
     pub(super) column: fn(&Point) -> Option<String>,
-    /// The series of a result.
+    /// Returns the series of a result.
     pub(super) series: fn(&Point) -> String,
-    /// The figure; `None`: throughput, of whose slices the ratios' ranges are.
+    /// Returns the figure of a result. `None` stands for throughput; the ranges of ratios come from its slices.
     pub(super) value: Option<fn(&Point) -> f64>,
-    /// What it is divided by.
+    /// The figures' divisor.
     pub(super) base: Base,
     pub(super) paper: &'static [PaperSeries],
-    /// Whether the paper's ratios are to the same thing as ours, so that one chart holds both.
+    /// True if the paper's ratios and Braid's have the same base, so that one chart can show both.
     pub(super) same_scale: bool,
-    /// Columns that grow make lines, others bars.
+    /// True if the columns are growing numbers, which are drawn as lines. Otherwise bars are drawn.
     pub(super) lines: bool,
 }
 
-/// What figures are divided by.
+/// The divisor of figures.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Base {
     /// The series of this name, in the same column.
@@ -71,22 +72,23 @@ pub(super) enum Base {
     Column(&'static str),
     /// The first column, in the same series.
     FirstColumn,
-    /// The result in the same column and series of which this holds; it does not of what is divided.
+    /// The result in the same column and series for which the function returns true. Results for which it returns false
+    /// are divided.
     Those(fn(&Point) -> bool),
-    /// They are ratios themselves.
+    /// Nothing: the figures are ratios themselves.
     Nothing,
 }
 
-/// A series of the paper's.
+/// A series from the paper.
 pub(super) struct PaperSeries {
     pub(super) name: &'static str,
-    /// Our series that it belongs to, for its colour.
+    /// The measured series that it corresponds to, whose color it gets.
     pub(super) like: &'static str,
-    /// By column; see [`EVERYWHERE`].
+    /// Values by column; see [`EVERYWHERE`].
     pub(super) cells: &'static [(&'static str, f64)],
 }
 
-/// A cell of this name is in every column.
+/// The name of a cell that applies to every column.
 pub(super) const EVERYWHERE: &str = "*";
 
 /// A comparison with its figures.
@@ -101,10 +103,11 @@ pub(super) struct Compared {
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// The paper's; otherwise measured here.
+    /// True if the series is the paper's; false if it was measured here.
     pub(super) is_paper: bool,
     pub(super) ratios: Vec<Option<f64>>,
-    /// The lowest and the highest ratio of the slices of throughput, each by the one of the same repeat.
+    /// The lowest and the highest ratio of the throughput of slices. Each slice is divided by the slice of the same
+    /// repeat.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) ranges: Vec<Option<(f64, f64)>>,
     #[serde(skip)]
@@ -112,7 +115,7 @@ pub(super) struct Line {
 }
 
 impl Publication {
-    /// The preset of a number.
+    /// Returns the preset of a figure or table.
     pub(super) fn preset(&self, id: Id) -> Option<&'static Preset> {
         self.presets.iter().find(|preset| preset.id == id)
     }
@@ -128,12 +131,12 @@ impl std::fmt::Display for Id {
 }
 
 impl Preset {
-    /// What is said of a preset; what it runs and compares is for its fields.
+    /// Makes a preset with its texts only. Its fields say what it runs and compares.
     pub(super) const fn new(id: Id, title: &'static str, paper: &'static str) -> Preset {
         Preset { id, title, paper, scale: "", runs: &[], comparisons: &[], counts_hardware: false }
     }
 
-    /// Its command lines: one for each archetype where a run goes through them.
+    /// Returns the preset's command lines. A run with the placeholder for archetypes becomes one line per archetype.
     pub(super) fn lines(&self, args: &PaperArgs) -> Vec<String> {
         let of_run = |run: &&str| match run.contains(EACH_ARCHETYPE) {
             true => {
@@ -145,15 +148,15 @@ impl Preset {
     }
 }
 
-/// The sizes of the micro-benchmark's tables, up to the one that is asked for.
+/// The sizes of the micro-benchmark's tables, up to the requested size.
 const SIZES: [u64; 6] = [1 << 20, 10 << 20, 100 << 20, 1 << 30, 10 << 30, 100 << 30];
-/// Numbers of workers beyond are not swept.
+/// Sweeps do not exceed this number of workers.
 const WORKERS_MAX: usize = 1024;
 
-/// Stands for the flags of an archetype.
+/// The placeholder for the flags of an archetype.
 const EACH_ARCHETYPE: &str = "{archetype}";
 
-/// A command line with the flags of `args` in it; the scheme is added where the line names none.
+/// Fills the values of `args` into a command line, and adds the scheme if the line names none.
 fn fill(run: &str, args: &PaperArgs) -> String {
     let comma = |numbers: Vec<String>| numbers.join(",");
     let sizes = SIZES.into_iter().filter(|&size| size < args.size).chain([args.size]);
@@ -177,7 +180,7 @@ fn fill(run: &str, args: &PaperArgs) -> String {
 }
 
 impl Comparison {
-    /// Throughput by that of a series, column by column.
+    /// Makes a comparison of throughput with defaults for all other fields.
     pub(super) const fn new(caption: &'static str, x_name: &'static str) -> Comparison {
         Comparison {
             caption,
@@ -192,7 +195,7 @@ impl Comparison {
         }
     }
 
-    /// The figures: the paper's first, then ours.
+    /// Computes the figures: the paper's first, then Braid's.
     pub(super) fn of(&self, points: &[Point]) -> Compared {
         let found: Vec<(String, String, &Point)> = points
             .iter()
@@ -249,11 +252,11 @@ impl Comparison {
         let divisor = self.figure(below);
         let value = (divisor > 0.0).then(|| self.figure(above) / divisor)?;
         let range = if self.value.is_none() { range(above, below) } else { None };
-        // (The ratio of two medians may be outside of the slices' ratios.)
+        // The ratio of two medians can lie outside the range of the slices' ratios.
         Some(Measured { value, range: range.map(|(low, high)| (low.min(value), high.max(value))) })
     }
 
-    /// The chart: ours, and the paper's dashed where they are on the same scale.
+    /// Draws Braid's series, and the paper's dashed if they have the same scale.
     pub(super) fn svg(&self, compared: &Compared, notes: Vec<String>) -> Result<String> {
         let has_ratios = |column: usize| {
             compared.series.iter().any(|line| self.is_drawn(line) && line.ratios[column].is_some())
@@ -291,7 +294,8 @@ impl Comparison {
     }
 }
 
-/// The lowest and the highest ratio of two results' slices, each by the one of the same repeat; `None` where that says nothing.
+/// Returns the lowest and the highest ratio of two results' slices. Each slice is divided by the slice of the same
+/// repeat. Returns `None` if the slices do not yield a range.
 fn range(above: &Point, below: &Point) -> Option<(f64, f64)> {
     let (above, below) = (above.numbers("slices_per_s"), below.numbers("slices_per_s"));
     if above.len() != below.len() || above == below || below.contains(&0.0) {
@@ -309,7 +313,7 @@ impl PaperSeries {
 }
 
 impl Compared {
-    /// The table: the paper's rows, then ours.
+    /// Returns the table: the paper's rows, then Braid's.
     pub(super) fn grid(&self) -> Grid {
         let columns = self.columns.iter().map(|name| (name.as_str(), true));
         let mut grid = Grid::new([(self.caption, false)].into_iter().chain(columns));

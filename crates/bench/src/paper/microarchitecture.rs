@@ -1,7 +1,9 @@
-//! Utku Sirin, Pınar Tözün, Danica Porobic, Ahmad Yasin, Anastasia Ailamaki: "Micro-architectural analysis of
-//! in-memory OLTP: Revisited", VLDB Journal 30, 2021. Its systems are those of others; here the schemes and indexes of this
-//! engine that are of their kinds stand for them, see `archetypes`. Where the paper normalises to DBMS D, which nothing here stands
-//! for, its figures are brought to Shore-MT and ours to the archetype of that.
+//! Utku Sirin, Pınar Tözün, Danica Porobic, Ahmad Yasin, Anastasia Ailamaki: "Micro-architectural analysis of in-memory
+//! OLTP: Revisited", VLDB Journal 30, 2021.
+//!
+//! The paper measures several systems. Here, schemes and indexes of this engine that are of the same kinds stand in for
+//! them; see `archetypes`. Where the paper normalizes to DBMS D, which has no stand-in here, its figures are converted
+//! to be relative to Shore-MT, and Braid's are relative to the archetype of Shore-MT.
 
 use super::archetypes::series;
 use super::figure::{Base, Comparison, Id, PaperSeries, Preset, Publication};
@@ -14,15 +16,15 @@ pub(super) static MICROARCHITECTURE: Publication = Publication {
     presets: &PRESETS,
 };
 
-/// What DBMS D, to which table 2 is normalised, loses as its database grows from 1 MB (section 4.2).
+/// Relative throughput of DBMS D as its database grows from 1 MB (section 4.2). Table 2 is normalized to DBMS D.
 const DBMS_D: [f64; 4] = [1.0, 0.93, 0.84, 0.81];
 const SHORE_MT: [f64; 4] = [3.0, 2.9, 2.1, 1.6];
-/// It was run with three sizes only.
+/// DBMS M ran with three sizes only.
 const DBMS_M: [f64; 4] = [2.8, 3.0, 3.0, f64::NAN];
 const DBMS_N: [f64; 4] = [7.8, 7.8, 6.4, 3.9];
 const SILO: [f64; 4] = [75.4, 62.9, 27.5, 19.3];
 
-/// A system's throughput by its own with 1 MB.
+/// Divides a system's throughput by its own throughput with 1 MB.
 const fn by_first(of: [f64; 4]) -> [f64; 4] {
     let mut ratios = [1.0; 4];
     let mut at = 1;
@@ -33,7 +35,7 @@ const fn by_first(of: [f64; 4]) -> [f64; 4] {
     ratios
 }
 
-/// What is normalised to one system, normalised to another.
+/// Converts figures that are normalized to one system to figures normalized to another.
 const fn by<const N: usize>(of: [f64; N], base: [f64; N]) -> [f64; N] {
     let mut ratios = of;
     let mut at = 0;
@@ -46,12 +48,12 @@ const fn by<const N: usize>(of: [f64; N], base: [f64; N]) -> [f64; N] {
 
 const SIZES: [&str; 4] = ["1 MB", "10 MB", "10 GB", "100 GB"];
 
-/// Cells of all four sizes.
+/// Returns the cells of all four sizes.
 const fn by_size(values: [f64; 4]) -> [(&'static str, f64); 4] {
     [(SIZES[0], values[0]), (SIZES[1], values[1]), (SIZES[2], values[2]), (SIZES[3], values[3])]
 }
 
-/// Cells of the three sizes that DBMS M was run with.
+/// Returns the cells of the three sizes that DBMS M ran with.
 const fn by_size_of_m(values: [f64; 4]) -> [(&'static str, f64); 3] {
     [(SIZES[0], values[0]), (SIZES[1], values[1]), (SIZES[2], values[2])]
 }
@@ -113,7 +115,7 @@ const BY_ROWS: Comparison = Comparison {
     ..Comparison::new("throughput by that of 1 row", "rows of a transaction")
 };
 
-/// Ratios of long columns and columns of text.
+/// Ratios for long columns and for text columns.
 const BY_TYPE: Comparison = Comparison {
     column: |point| Some(point.text("column")),
     series,
@@ -126,7 +128,7 @@ const READS: Comparison = Comparison {
     ..BY_SIZE
 };
 
-/// Sizes, for reads.
+/// Reads, by size.
 const TABLE_2: Preset = Preset {
     scale: "databases of 1 MB to 100 GB",
     runs: &["micro --size {sizes} --rows 1 --workers {workers} --mode naive,auto {archetype}"],
@@ -163,7 +165,7 @@ const TABLE_2: Preset = Preset {
     )
 };
 
-/// Rows, for reads.
+/// Reads, by number of rows.
 const TABLE_3: Preset = Preset {
     scale: "databases of 100 GB",
     runs: &["micro --size {size} --rows 1,10,100 --workers {workers} --mode naive,auto {archetype}"],
@@ -221,8 +223,8 @@ const TABLE_4: Preset = Preset {
     )
 };
 
-/// The index and how transactions are made: what DBMS M was run with. A hash index has no order, which TPC-C scans by: there
-/// the front of an ordered index stands for it.
+/// Returns the index and how transactions are made, which is what the paper varies for DBMS M. TPC-C scans, and a hash
+/// index has no order, so for TPC-C the front of an ordered index stands in for the hash index.
 fn access(point: &Point) -> String {
     let is_hash =
         point.text("index") == IndexKind::Cuckoo.name() || point.text("front") == Front::Hash.name();
@@ -253,7 +255,7 @@ const MICRO_OF_DBMS_M: &str = "micro --size {size} --rows 10 --workers {workers}
 const TPCC_OF_DBMS_M: &str = "tpcc --warehouses {warehouses} --mix narrow --workers {workers} --mode naive --cc mvcc --index bwtree \
                               --front none,hash --procedure interpreted,compiled";
 
-/// Index and compilation, for reads.
+/// Reads, by index and compilation.
 const TABLE_5: Preset = Preset {
     scale: "a database of 10 GB (TPC-C: 32 GB)",
     runs: &[MICRO_OF_DBMS_M, TPCC_OF_DBMS_M],
@@ -273,7 +275,7 @@ const TABLE_5: Preset = Preset {
     )
 };
 
-/// Types, for reads.
+/// Reads, by type.
 const TABLE_6: Preset = Preset {
     scale: "databases of 100 GB (DBMS M: 10 GB)",
     runs: &[
@@ -294,7 +296,7 @@ const TABLE_6: Preset = Preset {
     )
 };
 
-/// Updates by reads, over sizes.
+/// Updates divided by reads, by size.
 const TABLE_14: Preset = Preset {
     scale: "databases of 1 MB to 100 GB",
     runs: &[
@@ -318,7 +320,7 @@ const TABLE_14: Preset = Preset {
     )
 };
 
-/// Updates by reads, over rows.
+/// Updates divided by reads, by number of rows.
 const TABLE_15: Preset = Preset {
     scale: "databases of 100 GB",
     runs: &[
@@ -344,7 +346,7 @@ const TABLE_15: Preset = Preset {
     )
 };
 
-/// Index and compilation, for updates.
+/// Updates, by index and compilation.
 const TABLE_16: Preset = Preset {
     scale: "a database of 10 GB",
     runs: &["micro --write --size {size} --rows 10 --workers {workers} --mode naive --cc mvcc --index \
@@ -365,7 +367,7 @@ const TABLE_16: Preset = Preset {
     )
 };
 
-/// Types, for updates.
+/// Updates, by type.
 const TABLE_17: Preset = Preset {
     scale: "databases of 100 GB (DBMS M: 10 GB)",
     runs: &[
@@ -386,7 +388,7 @@ const TABLE_17: Preset = Preset {
     )
 };
 
-/// A figure of cycles by what they were spent on, of the same transactions as a table.
+/// Makes the preset of a figure that breaks down cycles, from the transactions of a table.
 const fn cycles(
     number: u32,
     title: &'static str,

@@ -1,8 +1,10 @@
 //! `braid bench paper PAPER --figure N` and `--table N`: presets for figures and tables of papers, with the paper's
-//! ratios beside ours.
+//! ratios beside Braid's.
 //!
-//! `corobase`, `microarchitecture` and `cores` are tables of presets; `archetypes` names kinds of systems that presets go through;
-//! `figure` defines presets and compares ratios; `outcome` shows the results of its command lines.
+//! - `corobase`, `microarchitecture` and `cores` are tables of presets.
+//! - `archetypes` names the kinds of systems that presets iterate over.
+//! - `figure` defines presets and compares ratios.
+//! - `outcome` shows the results of a preset's command lines.
 
 mod archetypes;
 mod cores;
@@ -54,7 +56,7 @@ fn preset(publication: &Publication, args: &PaperArgs) -> Result<&'static Preset
     )))
 }
 
-/// Runs the command lines of a preset; results of one benchmark are put together.
+/// Runs the command lines of a preset, and merges results of the same benchmark.
 fn measure(preset: &Preset, args: &PaperArgs) -> Result<Vec<Outcome>> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for line in preset.lines(args) {

@@ -1,4 +1,4 @@
-//! What the command lines of a preset gave, of whatever benchmark, as one.
+//! The results of a preset's command lines, across benchmarks.
 
 use super::figure::{Compared, Id, Preset, Publication};
 use crate::Result;
@@ -10,7 +10,7 @@ use crate::suite::outcome::Outcome;
 use crate::suite::show;
 use serde_json::json;
 
-/// All that came of a preset.
+/// All results of a preset.
 pub(super) struct Results {
     pub(super) publication: &'static Publication,
     pub(super) preset: &'static Preset,
@@ -18,7 +18,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// The title, for people.
+    /// Returns the title for readers.
     pub(super) fn title(publication: &Publication, preset: &Preset) -> String {
         format!("{}, {}: {}", publication.title, preset.id, preset.title)
     }
@@ -32,7 +32,7 @@ impl Results {
         self.preset.comparisons.iter().map(|comparison| comparison.of(&points)).collect()
     }
 
-    /// Prints everything and writes the files that were asked for.
+    /// Prints all results and writes the requested files.
     pub(super) fn show(&self, args: &PaperArgs) -> Result<()> {
         for outcome in &self.outcomes {
             println!("{}", outcome.text());
@@ -52,7 +52,7 @@ impl Results {
         self.page(&compared)?.write(directory, &self.json(&compared))
     }
 
-    /// The chart of ratios, or where there are none that of throughput.
+    /// Returns the chart of ratios, or the chart of throughput if there are no ratios.
     pub(super) fn svg(&self, compared: &[Compared]) -> Result<String> {
         match (self.preset.comparisons.first(), compared.first()) {
             (Some(comparison), Some(compared)) => {
@@ -62,7 +62,7 @@ impl Results {
         }
     }
 
-    /// All results, with what the paper says.
+    /// Returns all results as JSON, with what the paper says.
     pub(super) fn json(&self, compared: &[Compared]) -> String {
         let all = json!({
             "environment": &self.outcomes[0].environment,
@@ -94,7 +94,7 @@ impl Results {
         Ok(Page { title: self.preset.title, environment, parts })
     }
 
-    /// What the paper says, what is found here, and how the set-ups differ.
+    /// Describes what the paper says, what was measured here, and how the setups differ.
     pub(super) fn notes(&self) -> String {
         let points = self.points();
         let counters = if self.preset.counts_hardware { counters(self.preset.id) } else { String::new() };
@@ -110,7 +110,7 @@ impl Results {
     }
 }
 
-/// How large and how many we are: the parameters of a set-up that papers name, with their values.
+/// Describes the scale of the measured setup: the parameters that papers name, with their values.
 fn scale(points: &[Point]) -> String {
     const NAMES: [(&str, &str); 6] = [
         ("records", "records"),
@@ -133,7 +133,8 @@ fn scale(points: &[Point]) -> String {
     NAMES.into_iter().filter_map(values).collect::<Vec<_>>().join("; ")
 }
 
-/// Per mode, the lowest and the highest ratio to the first mode of its group; `None` if there is one mode.
+/// Returns the lowest and the highest ratio of each mode to the first mode of its group, or `None` if there is only one
+/// mode.
 fn ranges(points: &[Point]) -> Option<String> {
     let mut ranges: Vec<(String, f64, f64)> = Vec::new();
     for point in points.iter().filter(|point| point.number("ratio") > 0.0) {
@@ -148,10 +149,10 @@ fn ranges(points: &[Point]) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{} of {first}", parts.join(", ")))
 }
 
-/// Where the kernel shows the counters of the processor: on x86, on x86 with two kinds of cores, on Arm.
+/// The kernel's names for the processor's counters: on x86, on x86 with two kinds of cores, on Arm.
 const COUNTERS: [&str; 3] = ["cpu", "cpu_core", "armv8_pmuv3_0"];
 
-/// What a figure of stall cycles takes, in a line.
+/// Says in one line how to obtain a figure of stall cycles.
 fn counters(figure: Id) -> String {
     let devices = std::path::Path::new("/sys/bus/event_source/devices");
     match COUNTERS.iter().find(|name| devices.join(name).exists()) {

@@ -1,4 +1,4 @@
-//! Every preset, the papers' figures in it, and small runs.
+//! Tests of every preset and its figures from the papers, and small runs.
 
 use super::archetypes::ARCHETYPES;
 use super::figure::{Base, Comparison, EVERYWHERE, Id, PaperSeries};
@@ -33,8 +33,7 @@ fn args(paper: Paper) -> PaperArgs {
 
 #[test]
 fn every_preset_is_a_valid_command_line() {
-    // Proves that all flags of all presets are understood, with several variants each, and that numbers are told
-    // apart.
+    // Proves that all flags of all presets parse, with several variants each, and that numbers are distinct.
     for &paper in Paper::value_variants() {
         let publication = publication(paper);
         for (index, preset) in publication.presets.iter().enumerate() {
@@ -67,7 +66,7 @@ fn every_preset_is_a_valid_command_line() {
 
 #[test]
 fn flags_are_filled_in() {
-    // Proves what stands in for sizes and workers, given and not.
+    // Proves what replaces the placeholders for sizes and workers, with and without flags.
     let lines = |preset: Id, args: &PaperArgs| publication(args.paper).preset(preset).unwrap().lines(args);
     let mut args = args(Paper::Microarchitecture);
     args.size = 20 << 20;
@@ -96,8 +95,8 @@ fn flags_are_filled_in() {
 
 #[test]
 fn figures_of_the_papers_are_as_printed() {
-    // Proves numbers of each table, taken from the papers' text, where they stand in ours, and that they are drawn
-    // only where they are ratios to the same thing.
+    // Proves that numbers from the text of the papers stand in the tables where they belong, and that they are drawn
+    // only if they are ratios with the same base.
     let check = |paper: Paper, id: Id, comparison: usize, row: &str, cells: &[(&str, f64)]| {
         let comparison = &publication(paper).preset(id).unwrap().comparisons[comparison];
         let compared = comparison.of(&[]);
@@ -117,7 +116,7 @@ fn figures_of_the_papers_are_as_printed() {
     corobase(Id::Figure(6), "96 hyperthreads", &[("interleaved 8", 1.3)]);
     corobase(Id::Figure(8), "CoroBase at best", &[("u10", 1.77)]);
     corobase(Id::Figure(11), "CoroBase at worst", &[("10K", 0.8736)]);
-    // 1,487,147 by 1,306,197, and so on.
+    // 1,487,147 / 1,306,197, and so on.
     corobase(
         Id::Table(2),
         "48 threads",
@@ -133,10 +132,10 @@ fn figures_of_the_papers_are_as_printed() {
     let micro = |table, comparison, row, cells| {
         check(Paper::Microarchitecture, Id::Table(table), comparison, row, cells)
     };
-    // 27.5 x DBMS D's 0.84 by 75.4, and so on.
+    // 27.5 x DBMS D's 0.84 / 75.4, and so on.
     micro(2, 1, "Silo", &[("1 MB", 1.0), ("10 MB", 0.776), ("10 GB", 0.306), ("100 GB", 0.207)]);
     micro(2, 1, "DBMS M", &[("1 MB", 1.0), ("10 GB", 0.9)]);
-    // By Shore-MT: 75.4 by 3.0, and so on.
+    // Relative to Shore-MT: 75.4 / 3.0, and so on.
     micro(2, 0, "Silo", &[("1 MB", 25.133), ("10 MB", 21.69), ("10 GB", 13.095), ("100 GB", 12.063)]);
     micro(2, 0, "DBMS N", &[("1 MB", 2.6), ("100 GB", 2.438)]);
     micro(2, 0, "DBMS M", &[("1 MB", 0.933), ("10 GB", 1.429)]);
@@ -153,7 +152,7 @@ fn figures_of_the_papers_are_as_printed() {
 
 #[test]
 fn schemes_are_compared_by_time_and_by_mix() {
-    // Proves that shares of time are added up by what they are spent on, and that mixes are told apart.
+    // Proves that shares of time are summed by category, and that mixes are told apart.
     let point = |cc: &str, mix: &str, speed: f64| {
         let shares = json!({"useful_work": 0.3, "version_access": 0.2, "waiting": 0.1, "aborted_work": 0.15});
         Point::of(json!({
@@ -194,7 +193,7 @@ fn schemes_are_compared_by_time_and_by_mix() {
 
 #[test]
 fn ratios_are_to_what_is_asked_for() {
-    // Proves each base, cells that are everywhere, columns of the paper's alone, and what is left out.
+    // Proves each base, cells that apply to every column, columns that only the paper has, and what is omitted.
     let point = |mode: &str, size: u64, write: bool, speed: f64| {
         Point::of(json!({"mode": mode, "size": size, "write": write, "transactions_per_s": speed}))
     };
@@ -210,7 +209,7 @@ fn ratios_are_to_what_is_asked_for() {
             ..Comparison::new("ratios", "size")
         };
         let compared = comparison.of(points);
-        // A line for the names, and one between the paper's and ours.
+        // One line for the names, and one between the paper's rows and Braid's.
         assert_eq!(compared.grid().text().lines().count(), 2 + compared.series.len());
         compared.series.into_iter().map(|line| (line.name, line.ratios)).collect::<Vec<_>>()
     };
@@ -241,8 +240,8 @@ fn ratios_are_to_what_is_asked_for() {
 
 #[test]
 fn ranges_are_of_slices_of_the_same_turn() {
-    // Proves that a ratio of throughputs has the range of its slices, each by the one that ran beside it, in the table for
-    // programs and in the chart; and that what is no throughput, or has one slice, has none.
+    // Proves that the table for programs and the chart give a ratio of throughputs the range of its slices' ratios,
+    // each within one repeat. A figure other than throughput, or with one slice, has no range.
     let point = |mode: &str, slices: &[f64]| {
         Point::of(
             json!({"mode": mode, "transactions_per_s": slices[slices.len() / 2], "slices_per_s": slices, "mean_us": 1.0}),
@@ -262,7 +261,7 @@ fn ranges_are_of_slices_of_the_same_turn() {
     assert_eq!(ranges(None, &once), (vec![None, None], 0));
 }
 
-/// Runs a preset for moments and looks at all that it shows.
+/// Runs a preset briefly, and checks everything that it shows.
 fn check_run(args: &PaperArgs, expected: &[&str]) -> serde_json::Value {
     let publication = publication(args.paper);
     let preset = preset(publication, args).unwrap();
@@ -296,8 +295,8 @@ fn tempdir(name: &str) -> std::path::PathBuf {
 
 #[test]
 fn presets_run_to_their_end() {
-    // Proves that presets of several workloads run, and that rows, ratios and the paper's figures are in all
-    // that is written.
+    // Proves that presets with several workloads run, and that everything written contains the rows, the ratios and the
+    // paper's figures.
     let args = |paper| PaperArgs { records: 2000, size: 20 << 10, seconds: 0.01, branches: 2, ..args(paper) };
     let of_corobase = PaperArgs { figure: Some(8), ..args(Paper::Corobase) };
     let json = check_run(&of_corobase, &["CoroBase at best (paper)", "interleaved"]);
@@ -310,7 +309,7 @@ fn presets_run_to_their_end() {
         (&json["rows"][0]["benchmark"], &json["paper"]["preset"]),
         (&"micro".into(), &"table 14".into())
     );
-    // Reads and updates each have their own.
+    // Reads and updates each have databases of their own.
     assert_eq!(json["databases"].as_array().unwrap().len(), 2 * ARCHETYPES.len());
     let series = json["comparisons"][0]["series"].as_array().unwrap();
     let ours = series.iter().find(|line| line["name"] == "locking, naive").unwrap();
@@ -322,7 +321,7 @@ fn presets_run_to_their_end() {
 
 #[test]
 fn numbers_without_a_preset_are_refused() {
-    // Proves that the message names what there is.
+    // Proves that the message lists what exists.
     let asked = PaperArgs { table: Some(99), ..args(Paper::Microarchitecture) };
     let error = run(&asked).unwrap_err().to_string();
     assert!(error.contains("table 99") && error.contains("table 17"), "{error}");

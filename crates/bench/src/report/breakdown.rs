@@ -1,4 +1,4 @@
-//! Where workers' time has gone (`--breakdown`): a table, fields of the JSON, and stacked bars for the page.
+//! The breakdown of the workers' time (`--breakdown`): a table, JSON fields, and stacked bars for the page.
 
 use super::grid::{Grid, escaped};
 use super::hardware::{self, Events};
@@ -7,9 +7,9 @@ use braiddb::metrics::{Activity, Breakdown};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
-/// One variant's.
+/// The breakdown of one variant.
 pub(crate) struct Line {
-    /// Names the variant among the others.
+    /// A name that distinguishes the variant from the others.
     pub(crate) name: String,
     pub(crate) workers: usize,
     pub(crate) transactions_per_s: f64,
@@ -17,12 +17,12 @@ pub(crate) struct Line {
     pub(crate) events: Events,
 }
 
-/// Nanoseconds of a worker's time that a transaction takes.
+/// Returns the nanoseconds of worker time that a transaction takes.
 fn transaction_ns(workers: usize, transactions_per_s: f64) -> f64 {
     if transactions_per_s > 0.0 { workers as f64 / transactions_per_s * 1e9 } else { 0.0 }
 }
 
-/// The table: for each variant its shares, and below them what they come to for one transaction.
+/// Returns the table: for each variant its shares, and below them the time per transaction.
 pub(crate) fn grid(lines: &[Line]) -> Grid {
     let names = Activity::ALL.map(|activity| (activity.name(), true));
     let mut grid = Grid::new([("variant", false), ("of time", false)].into_iter().chain(names));
@@ -37,7 +37,7 @@ pub(crate) fn grid(lines: &[Line]) -> Grid {
     grid
 }
 
-/// How to read it.
+/// Explains how to read the table.
 pub(crate) fn notes(lines: &[Line]) -> String {
     let mut notes =
         "shares of the workers' time, told by timing one round over their transactions in 512 (one after the other: in 64) by the \
@@ -53,18 +53,18 @@ pub(crate) fn notes(lines: &[Line]) -> String {
     notes
 }
 
-/// What the processor counted, by variant.
+/// Returns the processor's counts, by variant.
 fn events(lines: &[Line]) -> Vec<(&str, &Events)> {
     lines.iter().map(|line| (line.name.as_str(), &line.events)).collect()
 }
 
-/// Both tables, each with how to read it.
+/// Returns both tables, each with an explanation.
 pub(crate) fn text(lines: &[Line]) -> String {
     let (times, counts) = (grid(lines).text(), hardware::grid(&events(lines)).text());
     format!("{times}\n\n{}\n{counts}\n\n{}", notes(lines), hardware::notes(&events(lines)))
 }
 
-/// The fields of a row of the JSON.
+/// Returns the breakdown's fields in a JSON row.
 pub(crate) fn fields(
     breakdown: &Breakdown,
     events: &Events,
@@ -88,7 +88,7 @@ fn key(activity: Activity) -> String {
     activity.name().replace([' ', '-'], "_")
 }
 
-/// Colours that stay apart for colour-blind eyes, in the order of the activities.
+/// Colors that color-blind readers can tell apart, in the order of the activities.
 const COLOURS: [&str; Activity::ALL.len()] = [
     "#009e73", "#56b4e9", "#0072b2", "#e69f00", "#d55e00", "#f0e442", "#cc79a7", "#882255", "#505050",
     "#999999", "#ddcc99",
@@ -99,7 +99,7 @@ const BAR_HEIGHT: f64 = 26.0;
 const LEGEND_HEIGHT: f64 = 66.0;
 const LEGEND_COLUMNS: usize = 6;
 
-/// A bar for each variant, cut up by its shares, as SVG for the page.
+/// Draws a bar for each variant, divided by its shares, as SVG for the page.
 pub(crate) fn bars(lines: &[Line]) -> String {
     let height = LEGEND_HEIGHT + BAR_HEIGHT * lines.len() as f64 + 10.0;
     let mut svg = format!(
@@ -139,7 +139,7 @@ pub(crate) fn bars(lines: &[Line]) -> String {
     svg + "</svg>"
 }
 
-/// What the page has of it.
+/// Returns the parts of the page that show the breakdown.
 pub(crate) fn parts(lines: &[Line]) -> [Part; 6] {
     [
         Part::Heading("Where the time goes"),
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use braiddb::{Database, Options, Table};
 
-    /// A line of something that was measured.
+    /// Returns the breakdown of a short measurement.
     fn line() -> Line {
         let db: Database = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
         let table: Table<u64, u64> = db.table("t").unwrap();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn parts_come_to_the_whole() {
-        // Proves that the shares of the JSON add up to 1, and the nanoseconds to those of a transaction.
+        // Proves that the shares in the JSON add up to 1, and the nanoseconds to the time of a transaction.
         let line = line();
         let fields = fields(&line.breakdown, &line.events, line.workers, line.transactions_per_s);
         let sum = |of: &str| -> f64 {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn bars_are_as_wide_as_the_shares() {
-        // Proves that each variant's bar is whole, and that its name cannot become markup.
+        // Proves that each variant's bar is complete, and that its name cannot become markup.
         let lines = [line(), line()];
         let svg = bars(&lines);
         assert_eq!(svg.matches("<rect").count(), Activity::ALL.len() * (1 + lines.len()));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_said() {
-        // Proves that a variant of which nothing is known has zeros and a note, and divides by nothing.
+        // Proves that a variant without measurements has zeros and a note, and that nothing is divided by zero.
         let lines = [Line {
             name: String::new(),
             workers: 1,

@@ -1,4 +1,4 @@
-//! Charts: lines over the values of a number, or bars in groups, as SVG.
+//! Charts as SVG: lines over numeric values, or grouped bars.
 
 use crate::{Failure, Result};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
@@ -9,25 +9,25 @@ use std::ops::Range;
 
 const SIZE: (u32, u32) = (1100, 560);
 const LEGEND_WIDTH: u32 = 240;
-/// What is left of the width for the names of categories, and roughly what a letter of them takes.
+/// The width left for the names of categories, and the approximate width of a letter.
 const PLOT_WIDTH: u32 = SIZE.0 - LEGEND_WIDTH - 110;
 const LETTER_WIDTH: u32 = 7;
-/// Beyond, names may touch.
+/// The most panels of a chart. If names need more room, they may touch.
 const PANELS_MAX: usize = 12;
-/// What is drawn and what is left out of a dashed line.
+/// The lengths of dashes and gaps in a dashed line.
 const DASH: i32 = 5;
 const GAP: i32 = 4;
-/// The height of a panel where there are several.
+/// The height of a panel if there are several.
 const PANEL_HEIGHT: u32 = 400;
-/// The height of a note below, and the letters that there is room for.
+/// The height of a note below the chart, and how many letters fit.
 const NOTE_HEIGHT: u32 = 18;
 const NOTE_LETTERS_MAX: usize = 170;
 const NOTE_COLOUR: RGBColor = RGBColor(110, 110, 110);
 const RANGE_COLOUR: RGBColor = RGBColor(40, 40, 40);
-/// Bars in a panel that have their values written above them, at most: beyond, these would touch.
+/// A panel shows values above its bars if it has at most this many. The values of more bars would touch.
 const NUMBERED_BARS_MAX: usize = 24;
 
-/// Colours that stay apart for colour-blind eyes (Okabe and Ito, then darker ones).
+/// Colors that color-blind readers can tell apart (Okabe and Ito, then darker ones).
 const COLOURS: [RGBColor; 16] = [
     RGBColor(153, 153, 153),
     RGBColor(86, 180, 233),
@@ -47,7 +47,7 @@ const COLOURS: [RGBColor; 16] = [
     RGBColor(0, 200, 200),
 ];
 
-/// A figure, and the lowest and the highest of those that it is the median of.
+/// A figure that is a median, with the lowest and the highest of its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) value: f64,
@@ -61,48 +61,48 @@ impl From<f64> for Measured {
 }
 
 impl Measured {
-    /// Up to where it is drawn.
+    /// Returns the highest point of the drawing.
     fn top(&self) -> f64 {
         self.range.map_or(self.value, |(_, highest)| highest.max(self.value))
     }
 }
 
-/// What a chart shows: a figure per series and category.
+/// The contents of a chart: a figure per series and category.
 pub(crate) struct Data {
     pub(crate) caption: &'static str,
     pub(crate) x_name: String,
-    /// What the values are, with their unit.
+    /// The name of the values, with their unit.
     pub(crate) y_name: &'static str,
     pub(crate) categories: Vec<String>,
-    /// Names, and figures by category; None where there is none.
+    /// Names, and figures by category. None if there is no figure.
     pub(crate) series: Vec<(String, Vec<Option<Measured>>)>,
     pub(crate) lines: bool,
-    /// Where and how the figures were measured, a line each.
+    /// Where and how the figures were measured, one line each.
     pub(crate) notes: Vec<String>,
 }
 
-/// A series of a paper, drawn dashed beside ours.
+/// A series from a paper, drawn dashed beside the measured ones.
 pub(crate) struct Theirs {
     pub(crate) name: String,
-    /// Our series that it belongs to, whose colour it has; any other name, and it has a colour of its own.
+    /// The measured series whose color it gets. If no series has this name, it gets a color of its own.
     pub(crate) like: String,
-    /// By category; None where there is none.
+    /// Values by category. None if there is no value.
     pub(crate) values: Vec<Option<f64>>,
 }
 
-/// A chart of anything as SVG text.
+/// Draws a chart as SVG text.
 pub(crate) fn svg_of(data: &Data) -> Result<String> {
     svg_beside(data, &[])
 }
 
-/// A chart of anything, with what others have measured beside it, as SVG text.
+/// Draws a chart, with series of others beside it, as SVG text.
 pub(crate) fn svg_beside(data: &Data, theirs: &[Theirs]) -> Result<String> {
     let mut text = String::new();
     draw(data, theirs, &mut text).map_err(|e| Failure::new(format!("cannot draw the chart: {e}")))?;
     Ok(text)
 }
 
-/// The x axis: category `i` reaches from `i` to `i + 1`, its name in the middle.
+/// The x axis: category `i` extends from `i` to `i + 1`, with its name in the middle.
 struct Categories<'a>(&'a [String]);
 
 impl Ranged for Categories<'_> {
@@ -135,7 +135,7 @@ struct Series<'a> {
     is_dashed: bool,
 }
 
-/// Ours, then theirs.
+/// Returns the measured series, then the series of others.
 fn series_of<'a>(data: &'a Data, theirs: &'a [Theirs]) -> Vec<Series<'a>> {
     let colour = |index: usize| COLOURS[index % COLOURS.len()];
     let ours = data.series.iter().enumerate().map(|(index, (name, points))| Series {
@@ -153,12 +153,12 @@ fn series_of<'a>(data: &'a Data, theirs: &'a [Theirs]) -> Vec<Series<'a>> {
     ours.chain(theirs).collect()
 }
 
-/// Draws the categories in as many panels, one below the other, as their names need room.
+/// Draws the categories in panels, one below the other, with as many panels as the names need.
 fn draw(data: &Data, theirs: &[Theirs], text: &mut String) -> Drawn {
     let all = data.categories.len();
     let longest = data.categories.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
     let in_a_row = (PLOT_WIDTH / (longest * LETTER_WIDTH + LETTER_WIDTH * 2)).max(1) as usize;
-    // Lines are not broken: their categories are numbers, and short.
+    // Lines stay in one panel, because their categories are numbers, which are short.
     let panels = if data.lines { 1 } else { all.div_ceil(in_a_row).clamp(1, PANELS_MAX) };
     let in_a_panel = all.div_ceil(panels).max(1);
     let height = if panels == 1 { SIZE.1 } else { PANEL_HEIGHT * panels as u32 };
@@ -178,7 +178,7 @@ fn draw(data: &Data, theirs: &[Theirs], text: &mut String) -> Drawn {
     Ok(())
 }
 
-/// As much of a note as there is room for.
+/// Returns as much of a note as fits.
 fn cut(note: &str) -> String {
     match note.char_indices().nth(NOTE_LETTERS_MAX) {
         Some((at, _)) => format!("{}…", &note[..at]),
@@ -229,7 +229,7 @@ fn draw_panel(data: &Data, series: &[Series<'_>], range: Range<usize>, area: &Ar
 type Chart<'a, 'b> =
     ChartContext<'a, SVGBackend<'b>, Cartesian2d<Categories<'a>, plotters::coord::types::RangedCoordf64>>;
 
-/// The number of a series, and how many there are.
+/// The position of a series, and the number of series.
 type Place = (usize, usize);
 
 fn draw_line(chart: &mut Chart<'_, '_>, series: &Series<'_>, _: Place) -> Drawn {
@@ -275,7 +275,7 @@ fn draw_bars(chart: &mut Chart<'_, '_>, series: &Series<'_>, (index, of): Place)
     Ok(())
 }
 
-/// From the lowest to the highest of the figures that each point is the median of.
+/// Draws a line from the lowest to the highest of the values behind each point.
 fn draw_ranges(chart: &mut Chart<'_, '_>, points: &[(f64, Measured)], colour: RGBColor) -> Drawn {
     let style = colour.stroke_width(1);
     let ranges = points.iter().filter_map(|(x, point)| Some((*x, point.range?)));
@@ -286,7 +286,7 @@ fn draw_ranges(chart: &mut Chart<'_, '_>, points: &[(f64, Measured)], colour: RG
     Ok(())
 }
 
-/// The figures above their bars.
+/// Writes the figures above their bars.
 fn draw_numbers(chart: &mut Chart<'_, '_>, points: &[(f64, Measured)]) -> Drawn {
     let above = Pos::new(HPos::Center, VPos::Bottom);
     let style = ("sans-serif", 12).into_font().color(&RANGE_COLOUR).pos(above);
@@ -297,7 +297,7 @@ fn draw_numbers(chart: &mut Chart<'_, '_>, points: &[(f64, Measured)]) -> Drawn 
     Ok(())
 }
 
-/// A figure with three digits, or more if it is greater than 999.
+/// Formats a figure with three digits, or more if it is greater than 999.
 fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         0.0 => 0,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn long_names_get_panels_of_their_own() {
-        // Proves that a chart grows by panels when the names of its categories need room, and loses none of them.
+        // Proves that a chart gets more panels when the names of its categories need room, and loses none of them.
         let draw = |names: &[&str]| {
             let categories: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             let series = vec![("naive".to_owned(), vec![Some(1.0.into()); names.len()])];
@@ -332,8 +332,8 @@ mod tests {
 
     #[test]
     fn ranges_and_numbers_are_drawn() {
-        // Proves that the lowest and the highest are marked and within the axis, that bars bear their figures while there is room
-        // for that, and that notes stand below.
+        // Proves that the lowest and the highest values are marked and lie within the axis, that bars show their
+        // figures if they fit, and that notes stand below.
         let draw = |range, bars: usize, lines| {
             let point = Measured { value: 2.0, range };
             let categories = (0..bars).map(|number| number.to_string()).collect();
@@ -366,8 +366,8 @@ mod tests {
 
     #[test]
     fn figures_of_others_are_dashed_beside_ours() {
-        // Proves that they are in the chart and its legend, in our series' colour, as lines and as bars, and that
-        // the axis reaches as far as they do.
+        // Proves that the series of others are in the chart and its legend, in the color of the corresponding series,
+        // as lines and as bars, and that the axis covers them.
         let naive = ("naive".to_owned(), vec![Some(1.0.into()), Some(1.0.into())]);
         let values = vec![Some(4.0), Some(2.0)];
         let theirs = Theirs { name: "ERMIA (paper)".to_owned(), like: "naive".to_owned(), values };

@@ -1,10 +1,10 @@
-//! The machine and the build behind a result, as far as they can be found out without failing.
+//! The machine and the build behind a result. Facts that cannot be determined are left out, and never fail a run.
 
 use serde::Serialize;
 use std::fs;
 use std::process::Command;
 
-/// What a reader of a result needs to know about where it was made; unknown things are absent.
+/// The environment in which a result was made, for readers of the result. Unknown facts are absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
     /// The processor's name.
@@ -23,16 +23,16 @@ pub struct Environment {
     pub huge_pages: Option<String>,
     /// The compiler on the path, if there is one.
     pub rustc: Option<String>,
-    /// The commit of the working directory, if it is one of git's; `+` marks local changes.
+    /// The commit, if the working directory is a git repository; `+` marks local changes.
     pub commit: Option<String>,
-    /// This program's version.
+    /// The version of this program.
     pub version: &'static str,
-    /// The command.
+    /// The command line.
     pub command: String,
 }
 
 impl Environment {
-    /// Asks the system.
+    /// Collects the facts from the system.
     pub fn of_this_machine() -> Self {
         Environment {
             cpu_model: field("/proc/cpuinfo", "model name"),
@@ -49,7 +49,7 @@ impl Environment {
         }
     }
 
-    /// Where and how figures were measured, for below a chart.
+    /// Returns the notes below a chart that say where and how its figures were measured.
     pub(crate) fn notes(&self) -> Vec<String> {
         let program = self
             .commit
@@ -58,7 +58,7 @@ impl Environment {
         vec![self.summary(), format!("{program}: {}", self.command)]
     }
 
-    /// One line for people.
+    /// Returns a summary of one line.
     pub fn summary(&self) -> String {
         let mib =
             |bytes: Option<u64>| bytes.map_or("?".to_owned(), |b| format!("{:.1}", b as f64 / 1_048_576.0));
@@ -74,15 +74,15 @@ impl Environment {
     }
 }
 
-/// Bytes of memory that the machine has, if known.
+/// Returns the machine's memory in bytes, if known.
 pub fn memory_bytes() -> Option<u64> {
     memory_kib("MemTotal").map(|kib| kib * 1024)
 }
 
-/// Bytes of memory that could be used now, if known.
+/// Returns the memory that is available now in bytes, if known.
 pub fn memory_available_bytes() -> Option<u64> {
     let free = memory_kib("MemAvailable")? * 1024;
-    // A container's limit, where there is one, is tighter than the machine's.
+    // The limit of a container, if there is one, is tighter than the machine's.
     let number = |path: &str| read(path)?.parse::<u64>().ok();
     let limit = number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current"));
     Some(limit.map_or(free, |(max, used)| free.min(max.saturating_sub(used))))
@@ -105,7 +105,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The value after `name` and a colon in a file of such lines.
+/// Returns the value after `name` and a colon in a file of such lines.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = read(path)?;
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -116,7 +116,7 @@ fn memory_kib(name: &str) -> Option<u64> {
     field("/proc/meminfo", name)?.split_whitespace().next()?.parse().ok()
 }
 
-/// The data cache of a level, as the first processor sees it.
+/// Returns the size of a level's data cache, as the first processor sees it.
 fn cache_bytes(level: u32) -> Option<u64> {
     let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
     caches.flatten().find_map(|entry| {
@@ -126,7 +126,7 @@ fn cache_bytes(level: u32) -> Option<u64> {
     })
 }
 
-/// `2048K` in bytes.
+/// Parses a size such as `2048K`, in bytes.
 fn size_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -137,7 +137,7 @@ fn size_bytes(text: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()? * unit)
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// Returns the word in brackets, as in `always [madvise] never`.
 fn chosen(text: &str) -> String {
     text.split(['[', ']']).nth(1).unwrap_or(text).to_owned()
 }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn text_of_the_system_is_understood() {
-        // Proves the two formats of sysfs that are taken apart.
+        // Proves that the two formats of sysfs are parsed.
         assert_eq!(size_bytes("2048K"), Some(2 << 20));
         assert_eq!(size_bytes("32M"), Some(32 << 20));
         assert_eq!(chosen("always [madvise] never"), "madvise");
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn any_machine_has_an_environment() {
-        // Proves that asking never fails and that the number of processors is known.
+        // Proves that collecting never fails, and that the number of processors is known.
         assert!(Environment::of_this_machine().cpus >= 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A table of results in groups of rows: as text for a terminal, and as HTML for a page.
+//! A table of results in groups of rows, as text for a terminal and as HTML for a page.
 
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub(crate) struct Grid {
     columns: Vec<Column>,
     rows: Vec<Row>,
-    /// The next row begins a group.
+    /// True if the next row begins a group.
     begins: bool,
 }
 
@@ -22,18 +22,18 @@ struct Row {
 }
 
 impl Grid {
-    /// One without rows; each column has a name, and holds numbers or text.
+    /// Makes a table without rows. Each column has a name, and is numeric if the second value is true.
     pub(crate) fn new<'a>(columns: impl Iterator<Item = (&'a str, bool)>) -> Grid {
         let columns = columns.map(|(name, is_number)| Column { name: name.to_owned(), is_number }).collect();
         Grid { columns, rows: Vec::new(), begins: false }
     }
 
-    /// Sets the next row off from the one before it.
+    /// Separates the next row from the previous one.
     pub(crate) fn begin_group(&mut self) {
         self.begins = true;
     }
 
-    /// Adds a row, a cell for each column.
+    /// Adds a row with a cell for each column.
     pub(crate) fn push(&mut self, cells: impl Iterator<Item = String>) {
         let cells: Vec<String> = cells.collect();
         assert_eq!(cells.len(), self.columns.len(), "there is a cell for each column");
@@ -41,7 +41,7 @@ impl Grid {
         self.rows.push(Row { cells, begins_group });
     }
 
-    /// For a terminal; an empty line stands between groups.
+    /// Formats the table for a terminal, with an empty line between groups.
     pub(crate) fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
@@ -59,7 +59,7 @@ impl Grid {
         table.to_string()
     }
 
-    /// For a page; numbers are marked, and rows that begin a group.
+    /// Formats the table for a page. Numbers and the first rows of groups are marked.
     pub(crate) fn html(&self) -> String {
         let mut html = String::from("<table>\n<thead><tr>");
         for column in &self.columns {
@@ -79,7 +79,7 @@ impl Grid {
     }
 }
 
-/// Text that stands for itself in HTML.
+/// Escapes text for HTML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn every_cell_is_in_both_forms() {
-        // Proves that nothing is lost, that numbers are marked as such, and that markup in a cell stays text.
+        // Proves that nothing is lost, that numbers are marked as numbers, and that markup in a cell stays text.
         let mut grid = Grid::new([("mode", false), ("k txn/s", true)].into_iter());
         grid.push(["naive", "12.5"].into_iter().map(String::from));
         grid.begin_group();

@@ -1,13 +1,13 @@
-//! The processor's counters over a slice (`--breakdown`), by Linux's perf events, where the machine has them: few virtual
-//! machines do. What the kernel events itself is there always.
+//! Hardware counters over a slice (`--breakdown`), through Linux's perf events. Few virtual machines have these
+//! counters. Counts of the kernel's own events are always available.
 //!
-//! Top-down slots proper are other events on each processor; the cycles in which the front or the back of the pipeline stood
-//! still are what the kernel offers under one name for all.
+//! The proper top-down slots are different events on each processor. The kernel offers two events under the same names
+//! everywhere: the cycles in which the front end and the back end of the pipeline were stalled.
 
 use super::grid::Grid;
 use serde_json::{Map, Value, json};
 
-/// What is counted, as the JSON names it.
+/// The counted events, with their names in the JSON.
 pub(crate) const EVENTS: [&str; 10] = [
     "cycles",
     "instructions",
@@ -20,7 +20,7 @@ pub(crate) const EVENTS: [&str; 10] = [
     "page_faults",
     "context_switches",
 ];
-// Their numbers:
+// Indexes into `EVENTS`.
 const CYCLES: usize = 0;
 const INSTRUCTIONS: usize = 1;
 const FRONTEND: usize = 2;
@@ -33,13 +33,13 @@ const FAULTS: usize = 8;
 const SWITCHES: usize = 9;
 const CACHE_LINE_BYTES: f64 = 64.0;
 
-/// What was counted, in the threads that were started meanwhile and have ended.
+/// Counts of the threads that were started while counting and have ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
-    /// `None`: not here.
+    /// `None` if the machine does not have the event.
     values: [Option<f64>; EVENTS.len()],
     seconds: f64,
-    /// Why the processor's instructions could not be counted.
+    /// Why the processor's events could not be counted.
     refusal: Option<String>,
 }
 
@@ -64,14 +64,14 @@ impl Events {
         Some(self.values[of]? / self.seconds).filter(|rate| rate.is_finite())
     }
 
-    /// The fields of a row of the JSON; null: not here.
+    /// Returns the fields of a JSON row; null if the machine does not have the event.
     pub(crate) fn fields(&self) -> Value {
         let values = EVENTS.iter().zip(self.values).map(|(&name, value)| (name.to_owned(), json!(value)));
         Value::Object(values.collect::<Map<_, _>>())
     }
 }
 
-/// What makes a column of one variant's events.
+/// A column's name, and the function that computes it from a variant's events.
 type Column = (&'static str, fn(&Events) -> Option<f64>);
 
 const COLUMNS: [Column; 10] = [
@@ -87,7 +87,7 @@ const COLUMNS: [Column; 10] = [
     ("switches/s", |c| c.per_second(SWITCHES)),
 ];
 
-/// A row for each variant.
+/// Returns a table with a row for each variant.
 pub(crate) fn grid(variants: &[(&str, &Events)]) -> Grid {
     let names = COLUMNS.map(|(name, _)| (name, true));
     let mut grid = Grid::new(std::iter::once(("variant", false)).chain(names));
@@ -99,7 +99,7 @@ pub(crate) fn grid(variants: &[(&str, &Events)]) -> Grid {
     grid
 }
 
-/// How to read it, and what is not here.
+/// Explains how to read the table, and what is missing.
 pub(crate) fn notes(variants: &[(&str, &Events)]) -> String {
     let mut notes = "counted over the whole slice, its warm-up included; front-end and back-end: cycles in which that part of the \
                      pipeline stood still; /Ki: misses for 1000 instructions; GB/s: lines that no cache had\n"
@@ -112,19 +112,19 @@ pub(crate) fn notes(variants: &[(&str, &Events)]) -> String {
     notes
 }
 
-/// Counters that run.
+/// Running counters.
 pub(crate) struct Counting {
     counters: system::Counters,
     began: std::time::Instant,
 }
 
 impl Counting {
-    /// From now on, in the threads that the calling one starts.
+    /// Starts counting, in the threads that the calling thread starts from now on.
     pub(crate) fn start() -> Counting {
         Counting { counters: system::start(), began: std::time::Instant::now() }
     }
 
-    /// What there is when those threads have ended.
+    /// Returns the counts. Call it when those threads have ended.
     pub(crate) fn end(self) -> Events {
         let (values, refusal) = system::read(self.counters);
         Events { values, refusal, seconds: self.began.elapsed().as_secs_f64() }
@@ -141,7 +141,7 @@ mod system {
     pub(super) type Counters = [io::Result<Counter>; EVENTS.len()];
 
     fn counter(event: impl Event) -> io::Result<Counter> {
-        // Not as a group: the kernel does not sum up groups over threads.
+        // No group, because the kernel does not sum up groups over threads.
         let mut counter = Builder::new(event).inherit(true).build()?;
         counter.enable()?;
         Ok(counter)
@@ -176,7 +176,7 @@ mod system {
         (values, refusal)
     }
 
-    /// Scaled up where the counter had to share its place.
+    /// Reads a counter, and scales its count up if the counter shared its place with others.
     fn count(counter: &mut Counter) -> Option<f64> {
         let read = counter.read_count_and_time().ok()?;
         let share = read.time_running as f64 / read.time_enabled as f64;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn figures_are_of_what_was_counted() {
-        // Proves the ratios, that slices add up, and that what one slice lacks is not made up.
+        // Proves the ratios, that slices add up, and that events missing from one slice are not made up.
         let values = [200.0, 100.0, 20.0, 120.0, 1.0, 10.0, 5.0, 2.0, 8.0, 4.0].map(Some);
         let mut events = Events { values, seconds: 2.0, refusal: None };
         events.add(&events.clone());
@@ -220,8 +220,8 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn threads_are_counted() {
-        // Proves, of an event that every machine has, that what a thread does is counted if it starts after the counters; and
-        // that a machine without hardware counters says so.
+        // Proves, with an event that every machine has, that counters include threads that start after them, and that a
+        // machine without hardware counters says so.
         let counting = Counting::start();
         const BYTES: usize = 64 << 20;
         std::thread::spawn(|| std::hint::black_box(vec![1_u8; BYTES])).join().unwrap();

@@ -1,4 +1,4 @@
-//! How results are shown: tables, charts, pages, the machine that they were made on, and where the time went.
+//! Presentation of results: tables, charts, pages, the machine, and where the time went.
 
 pub(crate) mod breakdown;
 pub(crate) mod chart;

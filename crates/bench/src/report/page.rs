@@ -1,5 +1,5 @@
-//! A page of results for people: one file of HTML that needs nothing else, with the machine, the command,
-//! charts, tables and notes; and the same results as JSON beside it.
+//! A page of results: one self-contained HTML file with the machine, the command, charts, tables and notes, and a JSON
+//! file with the same results.
 
 use super::environment::Environment;
 use super::grid::{Grid, escaped};
@@ -10,18 +10,18 @@ use std::path::Path;
 
 /// The page.
 pub(crate) struct Page<'a> {
-    /// What was measured, in a few words.
+    /// The subject of the measurement, in a few words.
     pub(crate) title: &'a str,
     pub(crate) environment: &'a Environment,
-    /// What is shown, from top to bottom.
+    /// The contents, from top to bottom.
     pub(crate) parts: Vec<Part>,
 }
 
 /// A part of a page.
 pub(crate) enum Part {
-    /// A heading over what follows.
+    /// A heading.
     Heading(&'static str),
-    /// A chart as SVG text, as `chart` draws it.
+    /// A chart as SVG text, drawn by `chart`.
     Chart(String),
     /// A table.
     Table(Grid),
@@ -32,8 +32,8 @@ pub(crate) enum Part {
 const PAGE: &str = "index.html";
 const JSON: &str = "results.json";
 
-/// The charts are drawn in the colours of paper: black on white, with grey lines. Where the reader's screen is
-/// dark these are exchanged; the colours of series stay.
+/// Charts are drawn as on paper: black on white, with gray lines. On a dark screen these colors are exchanged, and the
+/// colors of series stay.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--paper:#f6f7f9;--card:#fff;--ink:#1c2330;--quiet:#5d6778;--rule:#dfe3ea;\
 --stripe:#f4f6f9;--accent:#0b6b9e}\n\
@@ -67,7 +67,7 @@ svg [stroke=\"#E1E1E1\"]{stroke:var(--rule)}\n\
 a{color:var(--accent)}\n";
 
 impl Page<'_> {
-    /// Writes the page and the JSON into a directory, which is made if it is not there.
+    /// Writes the page and the JSON into a directory, and makes the directory if necessary.
     pub(crate) fn write(&self, directory: &Path, json: &str) -> Result<()> {
         std::fs::create_dir_all(directory)
             .map_err(|e| Failure::new(format!("cannot make the directory {}: {e}", directory.display())))?;
@@ -75,7 +75,7 @@ impl Page<'_> {
         write(&directory.join(PAGE), &self.html())
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub(crate) fn html(&self) -> String {
         let title = escaped(self.title);
         let mut html = format!(
@@ -99,7 +99,7 @@ impl Page<'_> {
         html + "</main>\n</body>\n</html>\n"
     }
 
-    /// Where the results were made, and by which command.
+    /// Writes where the results were made, and by which command.
     fn surroundings(&self, html: &mut String) {
         let e = self.environment;
         let bytes = |bytes: Option<u64>| bytes.map(size);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_page_needs_nothing_else_and_holds_its_parts() {
-        // Proves that every part is in the page, that text cannot become markup, and that nothing is fetched.
+        // Proves that the page contains every part, that text cannot become markup, and that the page loads nothing.
         let mut grid = Grid::new([("mode", false)].into_iter());
         grid.push(std::iter::once("naive".to_owned()));
         let environment = Environment::of_this_machine();

@@ -1,9 +1,9 @@
-//! Numbers in few characters, lists without repetition, and files of text.
+//! Short numbers, lists without duplicates, and text files.
 
 use crate::{Failure, Result};
 use std::path::Path;
 
-/// A number of records in few characters.
+/// Formats a number of records briefly.
 pub fn short(n: u64) -> String {
     let (value, suffix) = match n {
         0..1_000 => (n as f64, ""),
@@ -17,7 +17,7 @@ pub fn short(n: u64) -> String {
     }
 }
 
-/// A number of bytes with its unit.
+/// Formats a number of bytes with its unit.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
@@ -26,7 +26,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// The values without repetition, in the order of their first appearance.
+/// Returns the values without duplicates, in the order of their first appearance.
 pub(crate) fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = Vec::new();
     for value in values {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short_and_sizes_have_units() {
-        // Proves the form of axis and table entries.
+        // Proves the format of entries on axes and in tables.
         for (n, text) in [(10, "10"), (10_000, "10K"), (23_465_984, "23.5M"), (50_000_000, "50M")] {
             assert_eq!(short(n), text);
         }

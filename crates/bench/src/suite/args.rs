@@ -1,9 +1,9 @@
-//! The flags that workloads have in common. Lists with commas give a sweep.
+//! Flags that all workloads share. A list with commas makes a sweep.
 
 use crate::args::{Mode, RunArgs, parse_batch, parse_count, parse_workers};
 use clap::{Args, ValueEnum};
 
-/// What every workload takes.
+/// Flags of every workload.
 #[derive(Args, Clone, Debug)]
 pub struct SuiteArgs {
     /// Worker threads, or `all` for one per processor
@@ -15,11 +15,11 @@ pub struct SuiteArgs {
     /// Transactions open at once per worker, in the interleaved modes
     #[arg(long, default_value = "48", value_delimiter = ',', value_parser = parse_batch)]
     pub batch: Vec<usize>,
-    /// Transactions of each worker and repeat, without warm-up, if they end before its time does: for counting
-    /// instructions
+    /// Maximum number of transactions per worker and repeat, without warm-up, to count instructions; the repeat also
+    /// ends when its time is over
     #[arg(long, value_parser = parse_count)]
     pub transactions: Option<u64>,
-    /// What the inputs are drawn from: equal seeds, equal inputs
+    /// Seed of the inputs: equal seeds make equal inputs
     #[arg(long, default_value = "1")]
     pub seed: u64,
     /// How variants are run, and where the results go.
@@ -27,30 +27,30 @@ pub struct SuiteArgs {
     pub run: RunArgs,
 }
 
-/// What every workload with transactions of several kinds takes. The modes are naive, prefetch, interleaved, hybrid and
+/// Flags of every workload with several kinds of transactions. The modes are naive, prefetch, interleaved, hybrid and
 /// auto.
 #[derive(Args, Clone, Debug)]
 pub struct KindsArgs {
-    /// Whether workers get hints on which transactions would conflict, and do not keep these open together, in the
+    /// Hints to workers about which transactions would conflict; a worker does not keep these open together, in the
     /// interleaved modes and auto; both are compared
     #[arg(long, default_value = "on", value_delimiter = ',')]
     pub hints: Vec<HintsKind>,
-    /// What every workload takes.
+    /// Flags of every workload.
     #[command(flatten)]
     pub suite: SuiteArgs,
 }
 
-/// Whether workers get hints on conflicts.
+/// The choice of hints on conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HintsKind {
     /// Workers get hints
     On,
-    /// Transactions conflict and are retried
+    /// Workers get no hints: transactions conflict and are retried
     Off,
 }
 
 impl HintsKind {
-    /// The name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             HintsKind::On => "on",

@@ -1,5 +1,6 @@
-//! Loads a database for each scheme and durability, runs all variants in turns, so that other load on the machine falls
-//! on all of them alike, and checks the conditions after each repeat.
+//! The driver of all runs. It loads a database for each scheme and durability, runs all variants in turns, and checks
+//! the conditions after each repeat. Because variants take turns, other load on the machine affects all of them
+//! equally.
 
 use super::outcome::{DatabaseLine, Part, Row, Work};
 use super::plan::{DatabaseKind, Plan, Variant};
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Runs the plan.
 pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     let kinds = plan.databases();
-    // What a scheme cannot do on disk is refused here, before anything is loaded.
+    // Refuses what a scheme cannot do on disk, before anything is loaded.
     kinds.iter().try_for_each(|&kind| kind.scheme.with(TryOpen { kind, plan }))?;
     let mut databases = Vec::new();
     let mut memory = Memory::new(memory_bytes());
@@ -64,23 +65,24 @@ pub(crate) fn run<B: Benchmark>(benchmark: &B, plan: &Plan) -> Result<Part> {
     Ok(Part { rows, databases: lines })
 }
 
-/// Memory that has to be left before each step, at least; on a small machine it is a share of the memory.
+/// The memory that must be left before each step. On a small machine it is a share of the memory.
 const SPARE_BYTES: u64 = 1 << 30;
 const SPARE_SHARE: u64 = 16;
 
-/// What a step of a run may need of the memory. Databases that are measured beside each other are all there at once, and many workloads
-/// grow: a system that runs out of memory would end the process without a word.
+/// The memory that a step of a run may need. All databases that are compared exist at the same time, and many workloads
+/// grow. If the system ran out of memory, it would end the process without a message.
 struct Memory {
     needed_bytes: u64,
 }
 
 impl Memory {
-    /// `total`: what the machine has, in bytes, if known.
+    /// `total` is the machine's memory in bytes, if known.
     fn new(total: Option<u64>) -> Memory {
         Memory { needed_bytes: total.map_or(0, |bytes| SPARE_BYTES.min(bytes / SPARE_SHARE)) }
     }
 
-    /// Runs a step if there is room for it, and notes what it has taken: the next one may take as much.
+    /// Runs a step if enough memory is left, and records how much the step has taken, because the next step may take as
+    /// much.
     fn watch<R>(&mut self, step: impl FnOnce() -> Result<R>) -> Result<R> {
         let before = memory_available_bytes();
         self.check(before)?;
@@ -108,19 +110,19 @@ impl Memory {
     }
 }
 
-/// The parameters that all have, with the same values.
+/// Returns the parameters that all have with the same values.
 fn in_common<'a>(mut all: impl Iterator<Item = &'a Parameters>) -> Parameters {
     let mut common = all.next().cloned().unwrap_or_default();
     all.for_each(|other| common.retain(|parameter| other.contains(parameter)));
     common
 }
 
-/// A loaded database under any scheme.
+/// A loaded database under some scheme.
 trait Runs: Sync {
-    /// How many suites it has, all over the same tables.
+    /// Returns the number of suites, all of which use the same tables.
     fn suites(&self) -> usize;
     fn work(&self, suite: usize) -> Work<'_>;
-    /// One worker's slice; `None`: the mode has no form of the workload.
+    /// Runs one worker's slice. Returns `None` if the mode does not support the workload.
     fn run(
         &self,
         suite: usize,
@@ -139,7 +141,7 @@ struct Ready<C: Scheme, S: Suite> {
     db: Database<C>,
     suites: Vec<Loaded<S>>,
     memory_before_bytes: u64,
-    /// Removed after the database.
+    /// Declared last, so that it is removed after the database is dropped.
     _directory: Option<engine::Directory>,
 }
 
@@ -218,7 +220,7 @@ impl<C: Scheme, S: Suite> Runs for Ready<C, S> {
     }
 }
 
-/// One variant for one slice; `None`: its mode has no form of the workload.
+/// Runs one variant for one slice. Returns `None` if its mode does not support the workload.
 fn run_slice(
     database: &dyn Runs,
     suite: usize,
@@ -233,7 +235,7 @@ fn run_slice(
     let slice = std::thread::scope(|scope| {
         let checkpoints = plan.checkpoints.then(|| {
             scope.spawn(|| {
-                // Relaxed: only when it ends is asked for.
+                // Relaxed: only the end of the loop depends on it.
                 while !is_over.load(Ordering::Relaxed) {
                     database.checkpoint()?;
                 }
@@ -257,7 +259,7 @@ fn run_slice(
     Ok(slice.map(|slice| Slice { log, breakdown, events, ..slice }))
 }
 
-/// The conditions, all of which hold.
+/// Returns the conditions, or an error if one does not hold.
 fn checked(benchmark: &str, kind: DatabaseKind, database: &dyn Runs, repeat: u32) -> Result<Vec<Condition>> {
     let conditions = database.check()?;
     match conditions.iter().find(|condition| !condition.holds) {
@@ -279,8 +281,8 @@ mod tests {
 
     #[test]
     fn memory_that_runs_out_is_an_error() {
-        // Proves that it says what is left and what to do; that a step may take as much as one before; and that nothing is refused
-        // where enough is left, or nothing known.
+        // Proves that the error says how much is left and what to do, that a step may take as much as an earlier one,
+        // and that nothing is refused if enough memory is left or its amount is unknown.
         let mut memory = Memory::new(Some(24 << 30));
         let error = memory.check(Some(700 << 20)).unwrap_err().to_string();
         assert!(error.contains("700 MiB are left") && error.contains("fewer schemes"), "{error}");

@@ -1,4 +1,4 @@
-//! Filling tables by all processors, and reading them back.
+//! Filling tables with all processors, and reading them back.
 
 use crate::Failure;
 use crate::args::{RefillKind, processors};
@@ -7,12 +7,12 @@ use crate::machine::{pin, progress};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rows that a loading worker takes on at once.
+/// Rows that a loading worker claims at a time.
 const BLOCK: u64 = 8192;
 const BATCH: usize = 32;
 
-/// Puts rows number 0 to `rows` into the database, a transaction each, by all processors. Stops early, with the first
-/// of them, after `time_max`. Returns how many there are. `what` they are is for people.
+/// Inserts rows 0 to `rows` (exclusive) into the database, one transaction each, with all processors. After `time_max`
+/// it stops early, with the first rows inserted. Returns the number of rows. `what` names the rows for the user.
 pub(crate) fn fill<C: Scheme>(
     db: &Database<C>,
     what: &str,
@@ -28,7 +28,7 @@ pub(crate) fn fill<C: Scheme>(
         if until.is_some_and(|until| Instant::now() >= until) {
             return None;
         }
-        // Relaxed: only uniqueness is asked for, and a failure is noticed soon enough.
+        // Relaxed: claims must only be unique, and a failure is noticed soon enough.
         let start = claimed.fetch_add(BLOCK, Ordering::Relaxed);
         let is_needed = start < rows && !has_failed.load(Ordering::Relaxed);
         is_needed.then(|| start..(start + BLOCK).min(rows))
@@ -63,7 +63,7 @@ pub(crate) fn fill<C: Scheme>(
     Ok(claimed.into_inner().min(rows))
 }
 
-/// Runs one transaction that may read all tables, while no other is open.
+/// Runs one transaction, which may read all tables, while no other is open.
 pub(crate) fn read_all<C: Scheme, R>(
     db: &Database<C>,
     read: impl AsyncFn(&Txn<C>) -> Result<R>,

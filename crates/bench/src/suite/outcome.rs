@@ -1,4 +1,4 @@
-//! What came out of a benchmark: a row per variant and kind of transaction, and the same as JSON.
+//! Results of a benchmark: a row per variant and kind of transaction, also as JSON.
 
 use super::plan::{DatabaseKind, Plan, Variant};
 use super::slice::Slice;
@@ -13,29 +13,29 @@ use crate::report::hardware::Events;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The name of the row of all kinds together.
+/// The name of the row that covers all kinds.
 pub(crate) const TOTAL: &str = "total";
 
-/// What one load of tables gave.
+/// The results of one load of tables.
 pub(crate) struct Part {
     pub(crate) rows: Vec<Row>,
     pub(crate) databases: Vec<DatabaseLine>,
 }
 
-/// A database that variants ran in.
+/// A database in which variants ran.
 pub(crate) struct DatabaseLine {
     pub(crate) kind: DatabaseKind,
-    /// What all its suites have in common.
+    /// Parameters that all of its suites share.
     pub(crate) parameters: Parameters,
-    /// Memory of the engine when the tables were loaded.
+    /// Memory of the engine after the tables were loaded.
     pub(crate) memory_before_bytes: u64,
-    /// The same after the last repeat.
+    /// Memory of the engine after the last repeat.
     pub(crate) memory_after_bytes: u64,
-    /// As found after the last repeat; all of them held after every one.
+    /// The conditions as found after the last repeat. All of them held after every repeat.
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// A suite's parameters and kinds.
+/// The parameters and kinds of a suite.
 pub(crate) struct Work<'a> {
     pub(crate) parameters: &'a Parameters,
     pub(crate) kinds: &'static [&'static str],
@@ -43,52 +43,52 @@ pub(crate) struct Work<'a> {
     pub(crate) sample_every: u32,
 }
 
-/// One kind of transaction in one variant, or all kinds: medians over the slices.
+/// The results of one kind of transaction in one variant, or of all kinds together: medians over the slices.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) parameters: Parameters,
     pub(crate) variant: Variant,
-    /// False: the mode has no form of this workload, and there are no figures.
+    /// False if the mode does not support this workload. The row then has no figures.
     pub(crate) measured: bool,
     /// The kind of transaction.
     pub(crate) kind: &'static str,
-    /// Operations of a transaction, where all have the same number.
+    /// Operations per transaction, if all have the same number.
     pub(crate) operations: Option<usize>,
-    /// The latency of one transaction in this many was measured.
+    /// One transaction in this many had its latency measured.
     pub(crate) sample_every: u32,
-    /// Transactions done in all slices together.
+    /// Transactions done in all slices.
     pub(crate) transactions: u64,
-    /// Those of them that rolled back on purpose.
+    /// How many of them rolled back on purpose.
     pub(crate) rolled_back: u64,
-    /// Transactions done, all workers together.
+    /// Transactions done per second, by all workers together.
     pub(crate) transactions_per_s: f64,
-    /// Those of each slice, in the order of the repeats.
+    /// The same for each slice, in the order of the repeats.
     pub(crate) slices_per_s: Vec<f64>,
-    /// (Highest - lowest) / median of the slices' throughputs.
+    /// (Highest - lowest) / median of the throughputs of slices.
     pub(crate) spread: f64,
-    /// Median latency of a transaction, from its start in a slot to its end, retries included; with hints, its wait for
-    /// its turn as well.
+    /// Median latency of a transaction, from its start in a slot to its end, retries included. With hints, the wait for
+    /// its turn is included.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) mean_us: f64,
-    /// Attempts that conflicts ended, by transactions done.
+    /// Attempts that ended with a conflict, per transaction done.
     pub(crate) aborts_per_commit: f64,
-    /// Transactions of all kinds that conflicts have kept from committing at all.
+    /// Transactions of all kinds that never committed because of conflicts.
     pub(crate) given_up: u64,
-    /// Memory of the engine after loading, by records; where `records` is a parameter.
+    /// Memory of the engine after loading, per record, if `records` is a parameter.
     pub(crate) bytes_per_record: Option<f64>,
-    /// Transactions that were written and synced together, on average; 0 without a log.
+    /// Average number of transactions that were written and synced together; 0 without a log.
     pub(crate) group_records: f64,
-    /// From the start of such a write to the end of its sync, on average.
+    /// Average time from the start of such a write to the end of its sync.
     pub(crate) flush_us: f64,
-    /// In the first row of a variant: where the workers' time went, if that was asked for.
+    /// In the first row of a variant: the workers' time by activity, if it was measured.
     pub(crate) breakdown: Option<Breakdown>,
-    /// What the processor counted meanwhile.
+    /// The processor's counts during the variant.
     pub(crate) events: Events,
 }
 
 impl Row {
-    /// The rows of a variant: the total first, if there are several kinds.
+    /// Makes the rows of a variant. If there are several kinds, the total comes first.
     pub(crate) fn of(work: &Work<'_>, variant: &Variant, loaded_bytes: u64, slices: &[Slice]) -> Vec<Row> {
         let mut whole = Row::unmeasured(work.parameters, variant, "");
         (whole.operations, whole.sample_every) = (work.operations, work.sample_every);
@@ -115,7 +115,7 @@ impl Row {
         rows
     }
 
-    /// A row without figures.
+    /// Makes a row without figures.
     pub(crate) fn unmeasured(parameters: &Parameters, variant: &Variant, kind: &'static str) -> Row {
         Row {
             parameters: parameters.clone(),
@@ -142,7 +142,7 @@ impl Row {
         }
     }
 
-    /// The same variant with the figures of these kinds.
+    /// Returns a row of the same variant with the figures of these kinds.
     fn with(&self, kind: &'static str, of: &[usize], slices: &[Slice]) -> Row {
         let (mut counts, mut speeds) = (Counts::new(), Vec::new());
         for slice in slices {
@@ -172,22 +172,23 @@ impl Row {
         self.parameters.iter().find(|parameter| parameter.0 == name).map(|parameter| &parameter.1)
     }
 
-    /// A parameter that is a number.
+    /// Returns a numeric parameter.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         self.parameter(name)?.as_f64()
     }
 
-    /// A parameter that is text.
+    /// Returns a text parameter.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.parameter(name)?.as_str()
     }
 
-    /// Operations per second, where transactions have a number of them.
+    /// Returns the operations per second, if transactions have a fixed number of operations.
     pub(crate) fn operations_per_s(&self) -> Option<f64> {
         Some(self.transactions_per_s * self.operations? as f64)
     }
 
-    /// Returns true if both do the same work with the same number of workers, so that their throughputs make a ratio.
+    /// Returns true if both rows do the same work with the same number of workers, so that the ratio of their
+    /// throughputs is meaningful.
     pub(crate) fn same_group(&self, other: &Row) -> bool {
         (&self.parameters, self.variant.workers) == (&other.parameters, other.variant.workers)
     }
@@ -209,7 +210,7 @@ pub(crate) struct Outcome {
     seed: u64,
 }
 
-/// A row as the JSON file has it: parameters under their flags' names, figures with their units.
+/// A row of the JSON file: parameters under the names of their flags, figures with their units.
 #[derive(Serialize)]
 struct JsonRow<'a> {
     benchmark: &'static str,
@@ -234,11 +235,11 @@ struct JsonRow<'a> {
     rolled_back: u64,
     given_up: u64,
     transactions_per_s: f64,
-    /// Of each slice, in the order of the repeats, in which the variants took turns.
+    /// Throughput of each slice, in the order of the repeats. The variants took turns within a repeat.
     slices_per_s: &'a [f64],
     #[serde(skip_serializing_if = "Option::is_none")]
     operations_per_s: Option<f64>,
-    /// To the first mode's; null where that did none of the kind.
+    /// Throughput, divided by that of the first mode; null if the first mode did none of the kind.
     ratio: Option<f64>,
     spread: f64,
     p50_us: f64,
@@ -274,7 +275,7 @@ struct Json<'a> {
 }
 
 impl Outcome {
-    /// One without rows.
+    /// Makes an outcome without rows.
     pub(crate) fn new(name: &'static str, plan: &Plan) -> Outcome {
         Outcome {
             name,
@@ -287,13 +288,13 @@ impl Outcome {
         }
     }
 
-    /// Adds what another load gave.
+    /// Adds the results of another load.
     pub(crate) fn extend(&mut self, part: Part) {
         self.rows.extend(part.rows);
         self.databases.extend(part.databases);
     }
 
-    /// The throughput of a row by that of the same kind in the first variant of its group that has figures.
+    /// Returns a row's throughput, divided by that of the same kind in the first measured variant of its group.
     pub(crate) fn ratio(&self, row: &Row) -> Option<f64> {
         let is_base = |other: &&Row| other.measured && other.same_group(row) && other.kind == row.kind;
         let base = self.rows.iter().find(is_base)?;
@@ -301,7 +302,7 @@ impl Outcome {
             .then(|| row.transactions_per_s / base.transactions_per_s)
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub(crate) fn json(&self) -> String {
         let databases = self.databases.iter().map(|database| JsonDatabase {
             parameters: fields(&database.parameters),
@@ -362,7 +363,7 @@ impl Outcome {
     }
 }
 
-/// Parameters as JSON has them: the flags' names, as identifiers.
+/// Returns parameters as JSON fields. The names of the flags become identifiers.
 fn fields(parameters: &Parameters) -> Map<String, Value> {
     parameters.iter().map(|(name, value)| (name.replace('-', "_"), value.clone())).collect()
 }

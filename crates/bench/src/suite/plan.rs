@@ -1,4 +1,4 @@
-//! The variants that a command line asks for, in the order in which they are run and shown.
+//! The variants that a command line requests, in the order in which they run and are shown.
 
 use super::args::{HintsKind, KindsArgs, SuiteArgs};
 use crate::args::{DurabilityKind, Mode, RefillKind, RunArgs};
@@ -8,7 +8,7 @@ use crate::{Failure, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One combination of all that can be varied without loading other tables.
+/// A combination of everything that can vary on the same tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) workers: usize,
@@ -16,18 +16,18 @@ pub(crate) struct Variant {
     pub(crate) durability: DurabilityKind,
     /// The kind of index of all tables.
     pub(crate) index: IndexKind,
-    /// What is in front of it.
+    /// The kind of front of that index.
     pub(crate) front: Front,
     pub(crate) mode: Mode,
-    /// Transactions open at once per worker; 1 where that is not given.
+    /// Transactions open at once per worker; 1 if the mode has no batch.
     pub(crate) batch: usize,
-    /// When places are filled again.
+    /// When slots are filled again.
     pub(crate) refill: RefillKind,
-    /// Off where one transaction comes after the other.
+    /// Off if transactions run one after the other.
     pub(crate) hints: HintsKind,
 }
 
-/// The databases of a benchmark differ in these.
+/// The properties that distinguish the databases of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatabaseKind {
     pub(crate) scheme: SchemeKind,
@@ -42,12 +42,12 @@ impl Variant {
         if self.mode == Mode::Auto { BatchSize::Auto } else { BatchSize::Fixed(self.batch) }
     }
 
-    /// The most transactions of one worker that may be open at once.
+    /// Returns the largest number of transactions that one worker may have open at once.
     pub(crate) fn open_max(&self) -> usize {
         if self.mode == Mode::Auto { AUTO_BATCH_MAX } else { self.batch }
     }
 
-    /// The database that it runs in.
+    /// Returns the database that the variant runs in.
     pub(crate) fn database(&self) -> DatabaseKind {
         let Variant { cc, durability, index, front, .. } = *self;
         DatabaseKind { scheme: cc.scheme, durability, index, front }
@@ -55,39 +55,39 @@ impl Variant {
 }
 
 impl DatabaseKind {
-    /// The options of its tables.
+    /// Returns the options of its tables.
     pub(crate) fn tables(&self) -> TableOptions {
         TableOptions { index: self.index, front: self.front }
     }
 }
 
-/// What to run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// In order: by workers, then by mode.
+    /// Ordered by workers, then by mode.
     pub(crate) variants: Vec<Variant>,
-    /// How often each runs.
+    /// How often each variant runs.
     pub(crate) repeats: u32,
-    /// How long each runs in one repeat.
+    /// How long each variant runs in one repeat.
     pub(crate) slice: Duration,
-    /// Transactions that a worker runs at most in one repeat.
+    /// The most transactions that a worker runs in one repeat.
     pub(crate) transactions_max: u64,
-    /// Where durable databases are made.
+    /// The directory in which durable databases are made.
     pub(crate) directory: PathBuf,
     pub(crate) seed: u64,
-    /// Checkpoints are made meanwhile.
+    /// True if checkpoints are made while variants run.
     pub(crate) checkpoints: bool,
-    /// Workers measure where their time goes.
+    /// True if workers measure where their time goes.
     pub(crate) breakdown: bool,
 }
 
-/// Beyond, a run would take days.
+/// With more variants, a run would take days.
 pub(crate) const VARIANTS_MAX: usize = 10_000;
 
-/// A slice is preceded by this share of it, not counted, or by `WARM_UP_MAX`.
+/// The share of a slice that runs before it and is not counted, at most `WARM_UP_MAX`.
 const WARM_UP_SHARE: f64 = 0.1;
 const WARM_UP_MAX: Duration = Duration::from_millis(100);
-/// A mode that looks for its level has this instead.
+/// The warm-up of a mode that looks for its level.
 const WARM_UP_AUTO: Duration = Duration::from_millis(500);
 
 impl Plan {
@@ -129,7 +129,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Unfolds a command line of a workload whose transactions are of several kinds.
+    /// Unfolds a command line of a workload with several kinds of transactions.
     pub(crate) fn of_kinds(args: &KindsArgs) -> Result<Plan> {
         if let Some(mode) = args.suite.mode.iter().find(|mode| !mode.has_form_of_kinds()) {
             return Err(no_form(*mode));
@@ -137,19 +137,19 @@ impl Plan {
         Plan::new(&args.suite, &[RefillKind::Immediate], &args.hints)
     }
 
-    /// Adds a variant that is not yet in the plan.
+    /// Adds a variant unless the plan has it already.
     fn push(&mut self, variant: Variant) {
         if !self.variants.contains(&variant) {
             self.variants.push(variant);
         }
     }
 
-    /// Adds the variants of another plan that are not yet in this one.
+    /// Adds the variants of another plan that this plan does not have.
     pub(crate) fn extend(&mut self, other: Plan) {
         other.variants.into_iter().for_each(|variant| self.push(variant));
     }
 
-    /// How long each variant runs unmeasured before a slice. Not at all where transactions are counted.
+    /// Returns how long a variant runs unmeasured before a slice. If transactions are counted, there is no warm-up.
     pub(crate) fn warm_up(&self, mode: Mode) -> Duration {
         match mode {
             _ if self.transactions_max < u64::MAX => Duration::ZERO,
@@ -158,7 +158,7 @@ impl Plan {
         }
     }
 
-    /// The databases that the variants run in.
+    /// Returns the databases that the variants run in.
     pub(crate) fn databases(&self) -> Vec<DatabaseKind> {
         let mut databases = Vec::new();
         for database in self.variants.iter().map(Variant::database) {
@@ -170,7 +170,7 @@ impl Plan {
     }
 }
 
-/// The databases that the lists of a command line ask for; a scheme may come in several forms.
+/// Returns the databases that the lists of a command line request. A scheme can occur in several forms.
 fn databases(args: &RunArgs) -> Vec<(Cc, DurabilityKind, IndexKind, Front)> {
     let mut databases = Vec::new();
     for &cc in &args.cc {
@@ -183,7 +183,7 @@ fn databases(args: &RunArgs) -> Vec<(Cc, DurabilityKind, IndexKind, Front)> {
     databases
 }
 
-/// The batches, refills and hints that a mode has.
+/// Returns the batches, refills and hints that a mode has.
 fn ways(
     mode: Mode,
     batches: &[usize],
@@ -204,7 +204,7 @@ fn ways(
     ways
 }
 
-/// The error of a mode that transactions of several kinds have no form for.
+/// The error for a mode that does not support several kinds of transactions.
 pub(crate) fn no_form(mode: Mode) -> Failure {
     Failure::new(format!(
         "mode {} has no form of these transactions: choose from naive, prefetch, interleaved, hybrid and auto",

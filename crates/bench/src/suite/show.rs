@@ -1,4 +1,4 @@
-//! Results for people: the table with its notes, charts, and the page.
+//! Presentation of results for readers: the table with its notes, charts, and the page.
 
 use super::Parameter;
 use super::outcome::{Outcome, Row, TOTAL};
@@ -13,7 +13,7 @@ use crate::{Failure, Result};
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Prints the table and writes the files that were asked for.
+/// Prints the table and writes the requested files.
 pub(crate) fn show(outcome: &Outcome, title: &str, args: &RunArgs) -> Result<()> {
     println!("{}", outcome.text());
     if let Some(path) = &args.json {
@@ -47,7 +47,7 @@ pub(crate) fn page<'a>(outcome: &'a Outcome, title: &'a str) -> Result<Page<'a>>
 }
 
 impl Outcome {
-    /// The table, and notes on how to read it.
+    /// Returns the table, with notes on how to read it.
     pub(crate) fn text(&self) -> String {
         let mut text =
             format!("{}\n\n{}\n\n{}", self.environment.summary(), self.grid().text(), self.notes());
@@ -58,7 +58,7 @@ impl Outcome {
         text
     }
 
-    /// Where the time went, by variant; none where that was not asked for.
+    /// Returns the breakdown of each variant; none if it was not measured.
     fn breakdowns(&self) -> Vec<breakdown::Line> {
         let (category, series) = (self.categories(), self.series());
         let line = |row: &Row| {
@@ -70,9 +70,9 @@ impl Outcome {
         self.rows.iter().filter_map(line).collect()
     }
 
-    /// The table: parameters first, those of the variant where they vary, then the figures.
+    /// Returns the table. Each row has the parameters first, then what varies among the variants, then the figures.
     pub(crate) fn grid(&self) -> Grid {
-        // Those that are the same everywhere are in the notes, but for what a reader looks for first.
+        // Parameters with one value everywhere are in the notes, except those that a reader looks for first.
         let is_shown = |p: &&Parameter| {
             ["workload", "records"].contains(&p.0) || self.rows.iter().any(|row| !row.parameters.contains(p))
         };
@@ -101,7 +101,7 @@ impl Outcome {
         grid
     }
 
-    /// Returns true if a column is shown: some are only where a value is unusual.
+    /// Returns true if a column is shown. Some columns are shown only if a value is unusual.
     fn is_wanted(&self, (name, _, cell): &Column) -> bool {
         let usual = match *name {
             "cc" => "serializable",
@@ -167,7 +167,7 @@ impl Outcome {
         })
     }
 
-    /// The charts of the usual latency, and of that of the slow ones.
+    /// Returns the charts of the median latency and of the 99th percentile.
     pub(crate) fn latencies(&self) -> Result<[String; 2]> {
         Ok([
             self.chart("Latency: median", "microseconds", |row| row.p50_us.into())?,
@@ -192,7 +192,7 @@ impl Outcome {
         chart::svg_of(&Data { caption, y_name, notes: self.environment.notes(), ..data })
     }
 
-    /// The one number that varies, if nothing else does that makes other work.
+    /// Returns the only number that varies, if no other parameter changes the work.
     fn sweep(&self, rows: &[&Row]) -> Option<String> {
         let varies = |of: &dyn Fn(&Row) -> String| rows.iter().any(|row| of(row) != of(rows[0]));
         let interleaved = rows.iter().filter(|row| row.variant.mode.interleaves());
@@ -213,7 +213,8 @@ impl Outcome {
         (swept.len() == 1 && !others).then(|| swept.remove(0))
     }
 
-    /// Lines over the values of one axis, a series per mode, scheme and durability; modes without batches are level lines.
+    /// Draws lines over the values of one axis, a series per mode, scheme and durability. Modes without batches are
+    /// level lines.
     fn lines(&self, rows: &[&Row], axis: &str, value: fn(&Row) -> Measured) -> Data {
         let name = means(rows);
         let has_axis = |row: &&&Row| axis != BATCH || row.variant.mode.interleaves();
@@ -230,10 +231,11 @@ impl Outcome {
         Data { caption: "", x_name, y_name: "", categories, series, lines: true, notes: Vec::new() }
     }
 
-    /// Bars: a category per kind and work, a series per mode and whatever else varies.
+    /// Draws bars: a category per kind and work, and a series per mode and whatever else varies.
     fn bars(&self, rows: &[&Row], value: fn(&Row) -> Measured) -> Data {
         let (category, series) = (self.categories(), self.series());
-        // Kind by kind: what one panel has no room for is another kind, not the same one with more workers.
+        // Ordered by kind. If one panel has no room, the next panel then shows other kinds, not the same kind with more
+        // workers.
         let kinds = distinct(rows.iter().map(|row| row.kind.to_owned()));
         let by_kind = kinds.iter().flat_map(|kind| rows.iter().filter(move |row| row.kind == *kind));
         let categories = distinct(by_kind.map(|row| category(row)));
@@ -258,7 +260,7 @@ impl Outcome {
         }
     }
 
-    /// The name of a row's category: its kind where there are several, and the parameters that vary.
+    /// Returns the function that names a row's category: its kind if there are several, and the parameters that vary.
     fn categories(&self) -> impl Fn(&Row) -> String {
         let rows = &self.rows;
         let names = distinct(rows.iter().flat_map(|row| row.parameters.iter().map(|p| p.0.to_owned())));
@@ -278,7 +280,8 @@ impl Outcome {
         }
     }
 
-    /// The name of a row's series: its mode, scheme, durability, index and front where they vary, and batch and refill where these do.
+    /// Returns the function that names a row's series: the mode, scheme, durability, index and front that vary, and the
+    /// batch, refill and hints that vary.
     fn series(&self) -> impl Fn(&Row) -> String {
         let rows: Vec<&Row> = self.rows.iter().collect();
         let name = means(&rows);
@@ -301,7 +304,7 @@ impl Outcome {
 const BATCH: &str = "transactions open at once (batch)";
 const WORKERS: &str = "workers";
 
-/// The value of an axis or parameter, empty where there is none.
+/// Returns the value of an axis or parameter, or an empty text if there is none.
 fn axis_value(row: &Row, axis: &str) -> String {
     match axis {
         BATCH => row.variant.batch.to_string(),
@@ -310,7 +313,8 @@ fn axis_value(row: &Row, axis: &str) -> String {
     }
 }
 
-/// The name of what makes a series: those of mode, scheme, durability, index and front that vary; the mode, if none does.
+/// Returns the function that names a series by those of mode, scheme, durability, index and front that vary. If none
+/// varies, the mode is the name.
 fn means(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
     const MEANS: [fn(&Row) -> &'static str; 5] = [
         |row| row.variant.mode.name(),
@@ -327,7 +331,7 @@ fn means(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
     move |row| varied.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
 
-/// What a note says of the index of a database's tables, and of what is in front of it, where they are not the usual ones.
+/// Returns what a note says about the index and the front of a database's tables, unless they are the defaults.
 fn of_index(kind: &DatabaseKind) -> String {
     let (index, front) = (kind.index.name(), kind.front.name());
     let index = if kind.index == IndexKind::default() { String::new() } else { format!(", index {index}") };
@@ -338,7 +342,7 @@ fn refill(row: &Row) -> String {
     format!("{:?}", row.variant.refill).to_lowercase()
 }
 
-/// The value of a parameter for people.
+/// Formats the value of a parameter for readers.
 fn shown((name, value): &Parameter) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -351,14 +355,14 @@ fn shown((name, value): &Parameter) -> String {
     }
 }
 
-/// A parameter with its name, unless the value alone is clear.
+/// Formats a parameter with its name, unless the value alone is clear.
 fn named(parameter: &Parameter) -> String {
     let value = shown(parameter);
     let speaks = parameter.1.is_string() || parameter.0 == "size";
     if speaks { value } else { format!("{} {value}", parameter.0) }
 }
 
-/// A column: its name, whether it holds numbers, and the text of a cell.
+/// A column: its name, whether it is numeric, and the text of a cell.
 type Column = (&'static str, bool, fn(&Outcome, &Row) -> String);
 
 const COLUMNS: &[Column] = &[
@@ -407,7 +411,7 @@ pub(crate) mod tests {
     use crate::scheme::SchemeKind;
     use std::time::Duration;
 
-    /// Results with made-up figures: per workload, each mode twice as fast as the one before.
+    /// Makes results with invented figures: in each workload, each mode is twice as fast as the previous one.
     pub(crate) fn example(workloads: &[&str], modes: &[Mode], batches: &[usize]) -> Outcome {
         let plan = Plan {
             variants: vec![],
@@ -458,7 +462,7 @@ pub(crate) mod tests {
 
     #[test]
     fn json_has_the_fields_that_readers_rely_on() {
-        // Proves the names of the JSON file's fields; other programs read them.
+        // Proves the names of the JSON file's fields, which other programs read.
         let json: Value =
             serde_json::from_str(&example(&["r10"], &[Mode::Naive, Mode::AmacMk], &[48]).json()).unwrap();
         assert!(json["environment"]["command"].is_string());
@@ -474,7 +478,7 @@ pub(crate) mod tests {
 
     #[test]
     fn ratios_are_to_the_first_mode_of_the_group() {
-        // Proves that groups are compared within themselves, and that unmeasured rows have no figures.
+        // Proves that rows are compared only within their group, and that unmeasured rows have no figures.
         let mut outcome = example(&["r10", "m"], &[Mode::Naive, Mode::Interleaved], &[48]);
         outcome.rows[3].transactions_per_s = 500_000.0;
         assert_eq!(outcome.ratio(&outcome.rows[1]), Some(2.0));
@@ -487,7 +491,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_page_has_every_row() {
-        // Proves that each variant's line is in the page, and that groups of them are set off.
+        // Proves that the page has a line for each variant, and separates groups of lines.
         let outcome = example(&["r10", "m"], &[Mode::Naive, Mode::Interleaved], &[8, 48]);
         let html = page(&outcome, "YCSB").unwrap().html();
         assert_eq!(html.matches("<tr").count(), 1 + outcome.rows.len());
@@ -500,7 +504,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sweep_makes_lines_and_a_comparison_bars() {
-        // Proves which chart is chosen, and that axes, units and legend are in it.
+        // Proves which chart is chosen, and that it contains axes, units and legend.
         let check = |outcome: &Outcome, axis: Option<&str>| {
             let rows: Vec<&Row> = outcome.rows.iter().collect();
             assert_eq!(outcome.sweep(&rows).as_deref(), axis);
@@ -531,7 +535,7 @@ pub(crate) mod tests {
 
     #[test]
     fn schemes_side_by_side_are_told_apart() {
-        // Proves that what differs in the scheme alone makes series of its own, named after it.
+        // Proves that variants that differ only in the scheme become separate series, named after the scheme.
         let mut outcome = example(&["r10", "m"], &[Mode::Interleaved, Mode::Interleaved], &[48]);
         for (i, row) in outcome.rows.iter_mut().enumerate() {
             row.variant.cc = [SchemeKind::Snapshot, SchemeKind::Serializable][i % 2].into();

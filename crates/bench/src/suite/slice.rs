@@ -1,4 +1,4 @@
-//! What all workers do together in one slice.
+//! The work of all workers together in one slice.
 
 use super::worker::{Counts, Measured};
 use crate::Result;
@@ -6,21 +6,21 @@ use crate::engine::{self, Breakdown, LogStatistics};
 use crate::machine::pin;
 use crate::report::hardware::Events;
 
-/// What they did.
+/// The results of a slice.
 pub(crate) struct Slice {
-    /// In the order of the suite's kinds.
+    /// Counts, in the order of the suite's kinds.
     pub(crate) kinds: Vec<Counts>,
-    /// Transactions done per second, likewise.
+    /// Transactions done per second, in the same order.
     pub(crate) per_s: Vec<f64>,
     pub(crate) given_up: u64,
-    /// What the log did meanwhile.
+    /// Statistics of the log during the slice.
     pub(crate) log: LogStatistics,
-    /// Where the workers' time went, if that was asked for.
+    /// The workers' time by activity, if it was measured.
     pub(crate) breakdown: Breakdown,
     pub(crate) events: Events,
 }
 
-/// Runs this many workers at once, each on a processor of its own, and sums up what all of them did.
+/// Runs this many workers at once, each on its own processor, and sums up their results.
 pub(crate) fn together(
     workers: usize,
     run: impl Fn(usize) -> Option<Measured> + Sync,

@@ -1,4 +1,4 @@
-//! What one worker does in one slice: a stream of transactions, counted and timed by kind.
+//! The work of one worker in one slice: a stream of transactions, counted and timed by kind.
 
 use super::args::HintsKind;
 use super::plan::Variant;
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A worker's work.
+/// The job of a worker.
 pub(crate) struct Job<'a, C: Scheme, W: Suite> {
     pub(crate) db: &'a Database<C>,
     pub(crate) suite: &'a W,
@@ -27,38 +27,38 @@ pub(crate) struct Job<'a, C: Scheme, W: Suite> {
 /// How long a worker works.
 #[derive(Clone, Copy)]
 pub(crate) struct Length {
-    /// Comes before the slice and is not counted; may be zero.
+    /// Runs before the slice and is not counted. It may be zero.
     pub(crate) warm_up: Duration,
     pub(crate) slice: Duration,
-    /// The slice ends after this many transactions, if its time has not passed by then.
+    /// The slice ends after this many transactions, unless its time is over earlier.
     pub(crate) transactions_max: u64,
 }
 
-/// How often a transaction is run again. Where many transactions want few rows most attempts fail; and where another
-/// program has the core of the worker that holds the row, thousands of attempts pass before that worker runs again.
+/// The most retries of a transaction. If many transactions want few rows, most attempts fail. If another program has
+/// the core of the worker that holds the row, thousands of attempts pass before that worker runs again.
 pub(crate) const RETRIES_MAX: u32 = 1_000_000;
 
-/// What came of it.
+/// The result of a job.
 pub(crate) struct Measured {
-    /// In the order of the suite's kinds.
+    /// Counts, in the order of the suite's kinds.
     pub(crate) kinds: Vec<Counts>,
     pub(crate) elapsed: Duration,
-    /// Transactions that conflicts have kept from committing in a million attempts.
+    /// Transactions that did not commit within a million attempts because of conflicts.
     pub(crate) given_up: u64,
     pub(crate) error: Option<Error>,
     effects: i64,
 }
 
-/// What became of the transactions of one kind.
+/// Counts of the transactions of one kind.
 #[derive(Clone)]
 pub(crate) struct Counts {
     pub(crate) committed: u64,
-    /// Ended by their closures on purpose.
+    /// Transactions that their closures ended on purpose.
     pub(crate) rolled_back: u64,
-    /// How often closures ran: those that did neither had a conflict.
+    /// How often closures ran. A run that neither committed nor rolled back had a conflict.
     pub(crate) attempts: u64,
-    /// Nanoseconds from a transaction's start in its slot to its end, retries included; with hints, its wait for its
-    /// turn before that as well.
+    /// Nanoseconds from a transaction's start in its slot to its end, retries included. With hints, the wait for its
+    /// turn is included.
     pub(crate) latency_ns: Histogram<u64>,
 }
 
@@ -68,12 +68,12 @@ impl Counts {
         Counts { committed: 0, rolled_back: 0, attempts: 0, latency_ns }
     }
 
-    /// Transactions that ended as they were meant to.
+    /// Returns the number of transactions that ended as intended.
     pub(crate) fn done(&self) -> u64 {
         self.committed + self.rolled_back
     }
 
-    /// Attempts that a conflict ended.
+    /// Returns the number of attempts that ended with a conflict.
     pub(crate) fn aborts(&self) -> u64 {
         self.attempts.saturating_sub(self.done())
     }
@@ -86,7 +86,7 @@ impl Counts {
     }
 }
 
-/// Runs the job in its mode; `None`: the mode has no form of these transactions.
+/// Runs the job in its mode. Returns `None` if the mode does not support these transactions.
 pub(crate) fn execute<C: Scheme, W: Transactions>(job: &Job<'_, C, W>) -> Option<Measured> {
     match job.variant.mode {
         Mode::Naive => Some(alone(job, Never)),
@@ -98,13 +98,13 @@ pub(crate) fn execute<C: Scheme, W: Transactions>(job: &Job<'_, C, W>) -> Option
     }
 }
 
-/// One transaction after the other.
+/// Runs one transaction after the other.
 fn alone<C: Scheme, W: Transactions, S: Suspend>(job: &Job<'_, C, W>, policy: S) -> Measured {
     let attempts = attempts(job.suite.kinds().len());
     drive(job, policy, &attempts, body(job, &attempts, false))
 }
 
-/// Several transactions open at once.
+/// Runs several transactions at once.
 fn together<C: Scheme, W: Transactions, S: Suspend>(job: &Job<'_, C, W>, policy: S, many: bool) -> Measured {
     let attempts = attempts(job.suite.kinds().len());
     let body = body(job, &attempts, many);
@@ -118,7 +118,7 @@ fn together<C: Scheme, W: Transactions, S: Suspend>(job: &Job<'_, C, W>, policy:
     })
 }
 
-/// A transaction of any kind, which returns what is counted when it has ended.
+/// Returns the closure of a transaction of any kind. It returns what is counted when the transaction has ended.
 fn body<C: Scheme, W: Transactions>(
     job: &Job<'_, C, W>,
     attempts: &[Cell<u64>],
@@ -141,7 +141,7 @@ fn body<C: Scheme, W: Transactions>(
     }
 }
 
-/// How often closures ran, by kind.
+/// Returns counters of attempts, by kind.
 pub(crate) fn attempts(kinds: usize) -> Vec<Cell<u64>> {
     vec![Cell::new(0); kinds]
 }
@@ -152,7 +152,7 @@ fn worker<C: Scheme, W: Suite, S: Suspend>(job: &Job<'_, C, W>, policy: S) -> Wo
     worker
 }
 
-/// A worker over the transactions, first to warm up, then for the slice.
+/// Runs a worker, first to warm up, then for the slice.
 pub(crate) fn drive<C: Scheme, W: Suite, S: Suspend>(
     job: &Job<'_, C, W>,
     policy: S,
@@ -165,7 +165,7 @@ pub(crate) fn drive<C: Scheme, W: Suite, S: Suspend>(
     })
 }
 
-/// Calls `run` with the inputs of the warm-up, then with those of the slice, and returns what came of the latter.
+/// Calls `run` with the inputs of the warm-up, then with those of the slice, and returns the result of the slice.
 pub(crate) fn slices<C: Scheme, W: Suite>(
     job: &Job<'_, C, W>,
     attempts: &[Cell<u64>],
@@ -202,11 +202,11 @@ fn hint((keys, count): Conflicts) -> Hint {
     keys[..count].iter().fold(Hint::default(), |hint, &key| hint.touches(key))
 }
 
-/// An input, with what is needed when the transaction has ended.
+/// An input, with the data needed when the transaction has ended.
 pub(crate) struct Ticket<I> {
     pub(crate) input: I,
     pub(crate) kind: usize,
-    /// Nanoseconds from the start of the slice; 0: this transaction's latency is not measured.
+    /// Nanoseconds from the start of the slice; 0 if this transaction's latency is not measured.
     pub(crate) started_ns: u64,
 }
 
@@ -218,7 +218,7 @@ pub(crate) struct Done {
     pub(crate) effect: i64,
 }
 
-/// The error of a transaction that was to roll back: the only way out for what is known of it.
+/// The error of a transaction that was meant to roll back. An error is the only way to return what is known of it.
 #[derive(Debug)]
 struct RolledBack(Done);
 
@@ -276,8 +276,8 @@ impl Measured {
     }
 }
 
-/// Inputs until the slice is over or none are left, made as places become free. The clock is read once in a few transactions,
-/// for both the end and the latency.
+/// Inputs, made as slots become free, until the slice is over or none are left. The clock is read once in a few
+/// transactions, for both the end of the slice and the latency.
 pub(crate) struct Inputs<'a, W: Suite> {
     suite: &'a W,
     source: &'a mut W::Source,

@@ -1,8 +1,9 @@
-//! Procedures that are not compiled with their program: statements on tables, columns and functions by name, with values whose types
-//! are known at run time, which an interpreter goes through at each call. Beside the same transaction as a compiled closure it shows
-//! what the engine's users save ("transaction compilation" in Sirin et al., VLDB Journal 30, 2021, section 6.1).
+//! Interpreted procedures. Their statements refer to tables, columns and functions by name, and their values have types
+//! known only at run time. An interpreter executes the statements at each call. Comparing a procedure with the same
+//! transaction as a compiled closure shows what the engine's users save ("transaction compilation" in Sirin et al.,
+//! VLDB Journal 30, 2021, section 6.1).
 //!
-//! Names are looked up at each use, as by a system that plans its statements when they are called.
+//! Names are looked up at each use, as in a system that plans its statements when they are called.
 
 use crate::engine::{Result, Scheme, Txn};
 use braiddb::tools::RawTable;
@@ -23,12 +24,12 @@ pub(crate) enum Type {
     Text,
 }
 
-/// What gives a value.
+/// An expression, which has a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     /// The value of a variable or parameter.
     Variable(String),
-    /// What a function makes of a value.
+    /// The result of a function of a value.
     Call { function: String, argument: Box<Expression> },
 }
 
@@ -44,14 +45,14 @@ pub(crate) enum Statement {
 /// A function of procedures.
 pub(crate) type Function = fn(Datum) -> Result<Datum>;
 
-/// A table of two columns, of which the first one is the key.
+/// A table of two columns, the first of which is the key.
 struct Shape {
     rows: RawTable,
     key: Type,
     column: (String, Type),
 }
 
-/// What procedures name.
+/// The tables and functions that procedures can name.
 #[derive(Default)]
 pub(crate) struct Names {
     tables: HashMap<String, Shape>,
@@ -90,7 +91,7 @@ impl Datum {
 }
 
 impl Type {
-    /// The value that a column holds.
+    /// Reads a value of this type.
     fn read(self, bytes: &[u8]) -> Result<Datum> {
         let wrong = || Error::user(format!("{} bytes are no value of type {self:?}", bytes.len()));
         match self {
@@ -101,7 +102,7 @@ impl Type {
 }
 
 impl Names {
-    /// Adds a table of a column `key` and another one.
+    /// Adds a table with a column `key` and another column.
     pub(crate) fn table(&mut self, name: &str, rows: RawTable, key: Type, column: (&str, Type)) {
         self.tables.insert(name.into(), Shape { rows, key, column: (column.0.into(), column.1) });
     }
@@ -111,7 +112,7 @@ impl Names {
         self.functions.insert(name.into(), function);
     }
 
-    /// A table by its name, and the type of a column of it.
+    /// Returns a table by its name, and the type of one of its columns.
     fn column(&self, table: &str, column: &str) -> Result<(&Shape, Type)> {
         let shape = self.tables.get(table).ok_or_else(|| unknown("table", table))?;
         if shape.column.0 != column {
@@ -159,7 +160,7 @@ impl Names {
 }
 
 impl Procedure {
-    /// Calls it with these arguments, and returns its variables.
+    /// Calls the procedure with these arguments, and returns its variables.
     pub(crate) async fn call<C: Scheme>(
         &self,
         tx: &Txn<C>,
@@ -208,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What a procedure that doubles a column gives for `key`, and the column afterwards.
+    /// Runs a procedure that doubles a column. Returns its result for `key`, and the column afterwards.
     fn run(column: &str, function: &str, key: Datum) -> (Result<Datum>, String) {
         let db = Database::in_memory(Options { workers: 1, ..Options::default() }).unwrap();
         let table: Table<u64, str> = db.table("names").unwrap();
@@ -237,8 +238,8 @@ mod tests {
 
     #[test]
     fn statements_read_and_write_columns_by_name() {
-        // Proves that what is selected, computed and written is that of the row, and that each kind of unknown name, wrong type and
-        // missing row is an error that names it and leaves the row.
+        // Proves that the procedure selects, computes and writes the row's value. Each kind of unknown name, wrong type
+        // and missing row is an error that names it and does not change the row.
         let (found, after) = run("name", "doubled", Datum::Long(7));
         assert_eq!((found.unwrap(), &*after), (Datum::Text("Ada".into()), "AdaAda"));
         let wrong = [

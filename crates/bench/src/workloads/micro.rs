@@ -1,7 +1,7 @@
-//! The micro-benchmark of Sirin, Tözün, Porobic, Yasin and Ailamaki, "Micro-architectural analysis of in-memory
-//! OLTP: Revisited" (VLDB Journal 30, 2021): a table of two columns, of which transactions read or update a few
-//! random rows. What varies is the size of the table, the number of rows, the type of the columns, and whether transactions are compiled
-//! with the program or interpreted.
+//! The micro-benchmark of Sirin, Tözün, Porobic, Yasin and Ailamaki, "Micro-architectural analysis of in-memory OLTP:
+//! Revisited" (VLDB Journal 30, 2021). Transactions read or update a few random rows of a table of two columns. The
+//! size of the table, the number of rows, the type of the columns, and whether transactions are compiled with the
+//! program or interpreted can vary.
 
 use super::ProcedureKind;
 use super::interpreter::{Datum, Expression, Function, Names, Procedure, Statement, Type};
@@ -25,37 +25,37 @@ use clap::{Args, ValueEnum};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Rows that are read together where reads go together.
+/// How many rows are read at a time in modes with multi-gets.
 const TOGETHER: usize = 10;
-/// Share of the free memory that the tables may take, in percent.
+/// Share of the available memory that the tables may take, in percent.
 const MEMORY_PERCENT_MAX: u64 = 70;
 
-/// A type of both columns. The second one holds a count: of the updates of its row.
+/// The type of both columns. The second column counts the updates of its row.
 pub(crate) trait Column: Send + Sync + 'static {
     /// Its name on the command line.
     const NAME: &'static str;
-    /// Bytes of a row: both columns.
+    /// Bytes of both columns of a row.
     const ROW_BYTES: u64;
-    /// What a row takes at most with everything, the index included.
+    /// An upper bound of a row's memory, the index included.
     const MEMORY_BYTES_MAX: u64;
     type Key: Key + AsKey<Self::Key>;
     type Value: Value + ?Sized;
-    /// Its type and its function that adds one to a count, for procedures that are interpreted.
+    /// For interpreted procedures: the type, and a function that adds one to a count.
     const INTERPRETED: (Type, Function);
     /// A key on the stack.
     type At: AsKey<Self::Key>;
     /// A value on the stack.
     type Held;
 
-    /// The key of a row, by its number.
+    /// Returns the key of a row, by its number.
     fn key(number: u64) -> Self::At;
-    /// The value with this count.
+    /// Returns the value with this count.
     fn hold(count: u64) -> Self::Held;
-    /// A value as it is given to a write.
+    /// Returns a value in the form that a write takes.
     fn input(held: &Self::Held) -> <Self::Value as Value>::Input<'_>;
-    /// The count of a value.
+    /// Returns the count of a value.
     fn count(view: <Self::Value as Value>::View<'_>) -> u64;
-    /// The key of a row as an argument of a procedure.
+    /// Returns the key of a row as an argument of a procedure.
     fn argument(number: u64) -> Datum;
 }
 
@@ -99,7 +99,7 @@ impl Column for Long {
 /// Strings of 50 bytes.
 pub(crate) struct Text50;
 
-/// Digits of a count in a string.
+/// Digits of a count in a text value.
 const DIGITS: usize = 20;
 
 impl Column for Text50 {
@@ -115,7 +115,7 @@ impl Column for Text50 {
     type At = Text<50>;
     type Held = Text<50>;
 
-    /// Letters and digits that look random; the first eleven differ in all keys.
+    /// Returns letters and digits that look random. All keys differ in the first eleven.
     fn key(number: u64) -> Text<50> {
         const LETTERS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+-";
         let mut text = [0; 50];
@@ -154,16 +154,16 @@ pub(crate) struct Micro<T: Column> {
     /// Rows that a transaction touches.
     rows: u64,
     writes: bool,
-    /// What is called for each row where transactions are interpreted.
+    /// The procedure that is called for each row, if transactions are interpreted.
     procedure: Option<Arc<Procedure>>,
-    /// One for all suites of a table.
+    /// Shared by all suites of a table.
     ledger: Arc<Ledger>,
 }
 
-/// A transaction to run: what its rows are drawn from.
+/// The input of a transaction: the seed from which its rows are drawn.
 pub(crate) struct Input {
     pub(crate) seed: u64,
-    /// Updates made.
+    /// Updates made so far.
     updated: Cell<i64>,
 }
 
@@ -176,16 +176,17 @@ pub struct MicroArgs {
     /// Bytes of the table's keys and values together, for instance 1Mi, 10Mi, 1Gi
     #[arg(long, default_value = "1Mi,10Mi,100Mi", value_delimiter = ',', value_parser = parse_count)]
     pub size: Vec<u64>,
-    /// What both columns are
+    /// The type of both columns
     #[arg(long, default_value = "long", value_delimiter = ',')]
     pub column: Vec<ColumnKind>,
-    /// Has transactions update the rows instead of only reading them
+    /// Makes transactions update the rows instead of only reading them
     #[arg(long)]
     pub write: bool,
-    /// Whether transactions are compiled with the program, or statements on names that are interpreted; both are compared
+    /// How transactions are implemented: compiled with the program, or as interpreted statements that use names; both
+    /// are compared
     #[arg(long, default_value = "compiled", value_delimiter = ',')]
     pub procedure: Vec<ProcedureKind>,
-    /// What every workload with transactions of several kinds takes.
+    /// Flags of every workload with several kinds of transactions.
     #[command(flatten)]
     pub kinds: KindsArgs,
 }
@@ -217,7 +218,7 @@ pub(crate) fn bench(args: &MicroArgs) -> crate::Result<()> {
     show(&run(args)?, "Micro-benchmark: a few random rows of two columns", &args.kinds.suite.run)
 }
 
-/// The same without showing anything.
+/// Runs the benchmark without showing its results.
 pub(crate) fn run(args: &MicroArgs) -> crate::Result<Outcome> {
     let plan = Plan::of_kinds(&args.kinds)?;
     for &column in &args.column {
@@ -240,7 +241,7 @@ pub(crate) fn run(args: &MicroArgs) -> crate::Result<Outcome> {
     Ok(outcome)
 }
 
-/// Refuses tables that memory does not hold: one for each database that the plan has open at once.
+/// Refuses tables that do not fit in memory. There is a table in each database that the plan has open at once.
 fn affordable<T: Column>(size_bytes: u64, plan: &Plan, memory_bytes: Option<u64>) -> crate::Result<()> {
     let Some(memory_bytes) = memory_bytes else { return Ok(()) };
     let databases = plan.databases().len() as u64;
@@ -259,7 +260,7 @@ fn affordable<T: Column>(size_bytes: u64, plan: &Plan, memory_bytes: Option<u64>
     )))
 }
 
-/// Rows of a table of this many bytes.
+/// Returns the number of rows in a table of this many bytes.
 fn records<T: Column>(size_bytes: u64) -> u64 {
     (size_bytes / T::ROW_BYTES).max(1)
 }
@@ -311,7 +312,7 @@ impl<T: Column> Benchmark for Setup<T> {
     }
 }
 
-/// Reads the count of the row `which`, and then, if that is asked for, adds one to it.
+/// Makes the procedure that reads the count of row `which`, and adds one to it if `writes` is true.
 fn procedure<T: Column>(rows: RawTable, writes: bool) -> Procedure {
     let (kind, add_one) = T::INTERPRETED;
     let mut names = Names::default();
@@ -333,20 +334,20 @@ fn procedure<T: Column>(rows: RawTable, writes: bool) -> Procedure {
 }
 
 impl<T: Column> Micro<T> {
-    /// A row's number.
+    /// Draws a row's number.
     #[inline(always)]
     pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
         rng.below(self.records)
     }
 
-    /// Sets the count of a row that is there.
+    /// Sets the count of an existing row.
     async fn set<C: Scheme>(&self, tx: &Txn<C>, number: u64, count: u64) -> Result<()> {
         let held = T::hold(count);
         let is_there = tx.update(self.table, T::key(number), T::input(&held)).await?;
         if is_there { Ok(()) } else { Err(absent(number)) }
     }
 
-    /// Reads ten rows together, and then updates them if that is asked for.
+    /// Reads ten rows together, and then updates them if the suite writes.
     async fn together<C: Scheme>(&self, tx: &Txn<C>, rng: &mut Rng) -> Result<u64> {
         let mut numbers = [0; TOGETHER];
         numbers.fill_with(|| self.draw(rng));
@@ -357,7 +358,7 @@ impl<T: Column> Micro<T> {
         }
         if self.writes {
             for at in 0..TOGETHER {
-                // The same row may have been drawn, and updated, before.
+                // The same row may have been drawn and updated earlier in this transaction.
                 let before = numbers[..at].iter().rposition(|&number| number == numbers[at]);
                 counts[at] = before.map_or(counts[at], |before| counts[before]) + 1;
                 self.set(tx, numbers[at], counts[at]).await?;
@@ -367,7 +368,7 @@ impl<T: Column> Micro<T> {
     }
 }
 
-/// Rows of the table, in whatever order its index has them, and what their counts come to.
+/// Returns the number of rows in the table, in the order of its index, and the sum of their counts.
 fn counted<T: Column, C: Scheme>(db: &Database<C>) -> Result<(i128, i128)> {
     let tx = db.begin()?;
     tx.declare_read_only();
@@ -474,7 +475,7 @@ mod tests {
 
     #[test]
     fn columns_keep_their_counts_and_tell_their_keys_apart() {
-        // Proves that a count survives both forms of a value, and that keys of text differ and have 50 letters.
+        // Proves that a count survives both forms of a value, and that text keys differ and have 50 letters.
         for count in [0, 1, 9_876_543_210, u64::MAX] {
             assert_eq!(Long::count(Long::input(&Long::hold(count))), count);
             assert_eq!(Text50::count(Text50::input(&Text50::hold(count))), count);
@@ -492,7 +493,7 @@ mod tests {
 
     #[test]
     fn tables_that_memory_does_not_hold_are_refused() {
-        // Proves the limit, that it counts every database, and that the message says what there is.
+        // Proves the limit, that it counts every database, and that the message says how much memory there is.
         let plan = |line: &[&str]| {
             let words = ["micro"].iter().chain(line);
             Plan::of_kinds(&Line::try_parse_from(words).unwrap().micro.kinds).unwrap()

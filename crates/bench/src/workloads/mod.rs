@@ -1,4 +1,4 @@
-//! The workloads, a file or folder each. `suite` defines what a workload is.
+//! The workloads, each in its own file or folder. `suite` defines what a workload is.
 
 mod interpreter;
 pub(crate) mod micro;
@@ -14,7 +14,7 @@ mod tests;
 
 pub use procedure::ProcedureKind;
 
-/// A number of rows on the command line.
+/// Parses a number of rows from the command line.
 fn parse_rows(text: &str) -> Result<u64, String> {
     crate::args::parse_within(text, 1, 4_000_000_000).map(|n| n as u64)
 }

@@ -1,18 +1,18 @@
-//! Whether transactions are compiled with the program.
+//! The flag `--procedure`: whether transactions are compiled with the program.
 
 use clap::ValueEnum;
 
-/// How transactions are made.
+/// How transactions are implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ProcedureKind {
-    /// Functions of the program, with tables, columns and types known when it was compiled
+    /// Functions of the program, which knows tables, columns and types when it is compiled
     Compiled,
-    /// Tables and columns are named, and looked up at each use
+    /// Statements that name tables and columns, which are looked up at each use
     Interpreted,
 }
 
 impl ProcedureKind {
-    /// The name on the command line and in results.
+    /// Returns the name on the command line and in results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ProcedureKind::Compiled => "compiled",

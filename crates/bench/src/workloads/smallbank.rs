@@ -1,6 +1,5 @@
-//! SmallBank (Alomari, Cahill, Fekete, Röhm: "The Cost of Serializability on Platforms That Use Snapshot
-//! Isolation", ICDE 2008): six short transactions on customers who have a savings and a checking account. Money
-//! is in cents.
+//! SmallBank (Alomari, Cahill, Fekete, Röhm: "The Cost of Serializability on Platforms That Use Snapshot Isolation",
+//! ICDE 2008): six short transactions on customers, each with a savings and a checking account. Amounts are in cents.
 
 use super::parse_rows;
 use super::text::Text;
@@ -17,14 +16,15 @@ use braiddb::{Error, Table};
 use clap::Args;
 use std::cell::Cell;
 
-/// What both accounts of a customer hold at first: 10,000.00 to 50,000.00.
+/// The initial balance of each account: 10,000.00 to 50,000.00.
 const FIRST_BALANCE: std::ops::RangeInclusive<i64> = 1_000_000..=5_000_000;
-/// The most that one transaction moves.
+/// The largest amount that one transaction moves.
 const AMOUNT_MAX: u64 = 10_000;
-/// What writing a check costs whose amount is not there.
+/// The penalty for a check that the balances do not cover.
 const PENALTY: i64 = 100;
 
-/// With more customers than these, hints would separate more transactions that do not conflict than those that do.
+/// With more customers than this, hints would separate more transactions that do not conflict than transactions that
+/// do.
 const CONTENDED_MAX: u64 = 1000;
 
 /// The transactions, in the order of `KINDS`.
@@ -34,20 +34,20 @@ pub(crate) enum Act {
     Balance,
     /// Adds to the checking account.
     DepositChecking,
-    /// Adds to the savings, or takes from them what is there.
+    /// Adds to the savings, or withdraws from them if they cover the amount.
     TransactSavings,
-    /// Moves all money of one customer to another's checking account.
+    /// Moves all money of one customer to the checking account of another.
     Amalgamate,
-    /// Takes from the checking account, with a penalty if both accounts have less.
+    /// Withdraws from the checking account, with a penalty if both accounts together have less.
     WriteCheck,
-    /// Moves what is there from one checking account to another.
+    /// Moves money from one checking account to another, if the first covers the amount.
     SendPayment,
 }
 
 const KINDS: [&str; 6] =
     ["balance", "deposit-checking", "transact-savings", "amalgamate", "write-check", "send-payment"];
 
-/// Shares in percent: those of H-Store and its successors.
+/// Shares in percent, as in H-Store and its successors.
 const MIX: [(Act, u64); 6] = [
     (Act::Balance, 15),
     (Act::DepositChecking, 15),
@@ -65,28 +65,28 @@ pub(crate) struct Smallbank {
     pub(crate) checking: Table<u64, i64>,
     customers: u64,
     hot: Hot,
-    /// This many customers, the first ones, are few enough to be named in hints.
+    /// The first customers, this many, are few enough to be named in hints.
     contended: u64,
-    /// The sum of all first balances.
+    /// The sum of all initial balances.
     loaded: i128,
     ledger: Ledger,
 }
 
-/// Customers that many transactions are about: the first `customers`, in this share of the transactions.
+/// The hot customers: the first `customers`, to which this share of the transactions goes.
 #[derive(Clone, Copy)]
 pub(crate) struct Hot {
     pub(crate) customers: u64,
     pub(crate) share: f64,
 }
 
-/// A transaction to run.
+/// The input of a transaction.
 pub(crate) struct Input {
     pub(crate) act: Act,
     pub(crate) customer: u64,
-    /// Another one than `customer`.
+    /// A customer other than `customer`.
     pub(crate) other: u64,
     amount: i64,
-    /// By how much it has changed the sum of all balances.
+    /// The transaction's change to the sum of all balances.
     effect: Cell<i64>,
 }
 
@@ -96,13 +96,13 @@ pub struct SmallbankArgs {
     /// Customers, each with a savings and a checking account; 2 or more
     #[arg(long, default_value = "1M", value_parser = parse_rows)]
     pub accounts: u64,
-    /// How many customers are the hot ones [default: none]
+    /// Number of hot customers [default: none]
     #[arg(long, value_parser = parse_rows)]
     pub hot: Option<u64>,
-    /// Share of the transactions that go to hot customers alone
+    /// Share of the transactions that go only to hot customers
     #[arg(long, default_value = "0.9", value_parser = parse_share)]
     pub hot_share: f64,
-    /// What every workload with transactions of several kinds takes.
+    /// Flags of every workload with several kinds of transactions.
     #[command(flatten)]
     pub kinds: KindsArgs,
 }
@@ -122,7 +122,7 @@ pub(crate) fn bench(args: &SmallbankArgs) -> crate::Result<()> {
     show(&run(args)?, "SmallBank", &args.kinds.suite.run)
 }
 
-/// The same without showing anything.
+/// Runs the benchmark without showing its results.
 pub(crate) fn run(args: &SmallbankArgs) -> crate::Result<Outcome> {
     if args.accounts < 2 {
         return Err(Failure::new("a payment needs two customers: --accounts must be 2 or more"));
@@ -153,14 +153,14 @@ impl Benchmark for Setup {
     }
 }
 
-/// The name of a customer.
+/// Returns the name of a customer.
 fn name(customer: u64) -> Text<20> {
     let mut text = Text(*b"customer 00000000000");
     text.set_digits(9, 20, customer);
     text
 }
 
-/// What a customer has at first, in savings and in checking.
+/// Returns a customer's initial balances, in savings and in checking.
 fn first_balances(customer: u64) -> (i64, i64) {
     let mut rng = Rng::new(customer);
     let width = (FIRST_BALANCE.end() - FIRST_BALANCE.start() + 1) as u64;
@@ -195,12 +195,12 @@ impl Smallbank {
         })
     }
 
-    /// The number of a customer.
+    /// Looks up the number of a customer.
     async fn customer<C: Scheme>(&self, tx: &Txn<C>, customer: u64) -> Result<u64> {
         found(tx.get(self.accounts, name(customer)).await?)
     }
 
-    /// The numbers of two customers, found one after the other or together.
+    /// Looks up the numbers of two customers, one after the other or together.
     async fn customers<C: Scheme>(&self, tx: &Txn<C>, input: &Input, many: bool) -> Result<(u64, u64)> {
         if many {
             let [a, b] = tx.get_many(self.accounts, &[name(input.customer), name(input.other)]).await?;
@@ -209,7 +209,7 @@ impl Smallbank {
         Ok((self.customer(tx, input.customer).await?, self.customer(tx, input.other).await?))
     }
 
-    /// Two balances of checking accounts, likewise.
+    /// Reads the balances of two checking accounts, one after the other or together.
     async fn checking_of<C: Scheme>(&self, tx: &Txn<C>, of: (u64, u64), many: bool) -> Result<(i64, i64)> {
         if many {
             let [a, b] = tx.get_many(self.checking, &[of.0, of.1]).await?;
@@ -258,7 +258,7 @@ impl Smallbank {
     }
 }
 
-/// What is there for every customer.
+/// Unwraps a row that exists for every customer.
 #[inline(always)]
 fn found<T>(row: Option<T>) -> Result<T> {
     row.ok_or_else(|| Error::user("a row of a customer is missing"))
@@ -348,7 +348,7 @@ impl Transactions for Smallbank {
     #[inline(always)]
     fn conflicts(&self, input: &Input) -> Conflicts {
         let sides = match input.act {
-            // Rows that are only read order transactions, and abort none.
+            // Rows that are only read do not abort transactions. They only order them.
             Act::Balance => 0,
             Act::DepositChecking | Act::TransactSavings | Act::WriteCheck => 1,
             Act::Amalgamate | Act::SendPayment => 2,
@@ -410,8 +410,8 @@ mod tests {
 
     #[test]
     fn inputs_have_the_usual_mix_and_the_hot_customers() {
-        // Proves the shares of the transactions and of the hot customers, and that a payment has two sides,
-        // and that a transaction names the hot ones whom it takes from or gives to.
+        // Proves the shares of the transactions and of the hot customers, that a payment has two sides, and that a
+        // transaction's hints name the hot customers whose balances it changes.
         let (db, _) = engine::open::<Serializable>(
             TableOptions::default(),
             DurabilityKind::Memory,

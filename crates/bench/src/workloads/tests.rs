@@ -1,4 +1,5 @@
-//! The workloads with transactions of several kinds in all modes, and the faults that their conditions have to find.
+//! Tests of the workloads with several kinds of transactions in all modes, and of faults that their conditions must
+//! find.
 
 use super::{micro, smallbank, tpcb};
 use crate::args::{DurabilityKind, Mode, RefillKind};
@@ -41,7 +42,7 @@ fn small_table<T: micro::Column>(writes: bool) -> micro::Setup<T> {
     micro::Setup { size_bytes: 20_000, rows: vec![1, 25], writes, procedures, column: PhantomData }
 }
 
-/// Runs everything in every mode under every scheme and looks at what came out.
+/// Runs everything in every mode under every scheme, and checks the results.
 fn check_all(benchmark: &impl Benchmark, line: &str) -> Outcome {
     let plan = plan(line).unwrap();
     let mut outcome = Outcome::new(benchmark.name(), &plan);
@@ -58,7 +59,7 @@ fn check_all(benchmark: &impl Benchmark, line: &str) -> Outcome {
     outcome
 }
 
-/// Each mode under each scheme.
+/// Flags for every mode under every scheme.
 fn everything() -> String {
     let schemes = Cc::ALL.iter().map(|cc| cc.name()).collect::<Vec<_>>().join(",");
     format!(
@@ -68,8 +69,8 @@ fn everything() -> String {
 
 #[test]
 fn conditions_hold_in_every_mode_and_scheme() {
-    // Proves that no workload loses an update under contention, whatever schedules it, and that the page and the JSON
-    // have every row.
+    // Proves that no workload loses an update under contention in any mode, and that the page and the JSON have every
+    // row.
     let outcomes = [
         check_all(&small_tpcb(), &everything()),
         check_all(&small_bank(), &everything()),
@@ -100,7 +101,8 @@ fn conditions_hold_in_every_mode_and_scheme() {
 
 #[test]
 fn breakdowns_are_shown_when_asked_for() {
-    // Proves that each variant has one breakdown, in the text, the JSON and the page, and none without the flag.
+    // Proves that each variant has one breakdown, in the text, the JSON and the page, and that there is none without
+    // the flag.
     let line = "--mode naive,interleaved --seconds 0.4 --repeats 2 --batch 4";
     let outcome = check_all(&small_bank(), &format!("{line} --breakdown"));
     assert_eq!(outcome.rows.iter().filter(|row| row.breakdown.is_some()).count(), 2);
@@ -114,7 +116,7 @@ fn breakdowns_are_shown_when_asked_for() {
 
 #[test]
 fn charts_go_kind_by_kind() {
-    // Proves that a kind's bars for one worker and for two are neighbours.
+    // Proves that a kind's bars for one worker and for two are next to each other.
     let outcome = check_all(&small_bank(), "--mode naive --workers 1,2 --seconds 0.03 --repeats 1");
     let svg = outcome.throughput().unwrap();
     let kinds = outcome.rows.iter().filter(|row| row.variant.workers == 1).map(|row| row.kind);
@@ -125,7 +127,7 @@ fn charts_go_kind_by_kind() {
 
 #[test]
 fn durable_databases_hold_them_too() {
-    // Proves that workloads run on databases in directories, whose results come late.
+    // Proves that workloads run on databases on disk, whose results come late.
     let line = "--mode interleaved --durability none,async,sync --seconds 0.03 --repeats 1 --batch 4";
     check_all(&small_tpcb(), line);
     check_all(&small_bank(), line);
@@ -133,7 +135,7 @@ fn durable_databases_hold_them_too() {
 
 #[test]
 fn json_has_the_fields_that_readers_rely_on() {
-    // Proves the names of the JSON file's fields; other programs read them.
+    // Proves the names of the JSON file's fields, which other programs read.
     let outcome = check_all(&small_bank(), "--mode naive,interleaved --seconds 0.03 --repeats 1");
     let json: serde_json::Value = serde_json::from_str(&outcome.json()).unwrap();
     let row = json["rows"][0].as_object().unwrap();
@@ -159,7 +161,7 @@ fn json_has_the_fields_that_readers_rely_on() {
 
 #[test]
 fn modes_without_a_form_are_refused() {
-    // Proves which modes unfold, that sequential ones have one batch, and that others are named in an error.
+    // Proves which modes are accepted, that sequential ones have one batch, and that an error names the others.
     assert_eq!(
         plan("--mode naive,interleaved,hybrid --batch 8,16 --workers 1,2").unwrap().variants.len(),
         10
@@ -169,9 +171,9 @@ fn modes_without_a_form_are_refused() {
     assert!(error.contains("amac-mk"), "{error}");
 }
 
-/// A suite that can do a transaction of which something is lost.
+/// A suite that can run a transaction with a fault.
 trait Loses: Transactions {
-    /// Runs the transaction and loses number `what`, if it has that; returns true if it had.
+    /// Runs the transaction with fault number `what`, if it has that fault. Returns true if it does.
     async fn losing<C: Scheme>(&self, tx: &Txn<C>, input: &Self::Input, what: usize) -> Result<bool>;
 }
 
@@ -198,7 +200,7 @@ impl Loses for smallbank::Smallbank {
                 tx.update(self.checking, input.customer, before).await
             }
             0 => Ok(false),
-            // Nobody's money: one too many of the one or of the other.
+            // One row too many, of no customer.
             1 => tx.insert(self.savings, u64::MAX, -1).await.map(|()| true),
             _ => tx.insert(self.checking, u64::MAX, 0).await.map(|()| true),
         }
@@ -217,7 +219,7 @@ impl<T: micro::Column> Loses for micro::Micro<T> {
     }
 }
 
-/// A suite one of whose transactions loses something.
+/// A suite in which one transaction has a fault.
 struct Planted<S> {
     suite: S,
     what: usize,
@@ -280,7 +282,7 @@ impl<B: Benchmark<Suite: Loses + 'static>> Benchmark for PlantedSetup<B> {
     }
 }
 
-/// Runs one worker with one fault, and says which conditions do not hold then.
+/// Runs one worker with one fault, and returns which conditions are broken.
 fn broken(benchmark: &impl Benchmark<Suite: Loses + 'static>, what: usize) -> Vec<bool> {
     let (db, _directory) = engine::open::<braiddb::Snapshot>(
         TableOptions::default(),
@@ -309,7 +311,8 @@ fn broken(benchmark: &impl Benchmark<Suite: Loses + 'static>, what: usize) -> Ve
     suite.check(&db).unwrap().iter().map(|condition| !condition.holds).collect()
 }
 
-/// What is lost, by number, breaks the conditions with these numbers; and every condition is broken by something.
+/// Checks that each fault, by number, breaks the conditions with these numbers, and that every condition is broken by
+/// some fault.
 fn check_losses(benchmark: &impl Benchmark<Suite: Loses + 'static>, losses: &[&[usize]], conditions: usize) {
     for (what, expected) in losses.iter().enumerate() {
         let broken = broken(benchmark, what);
@@ -326,7 +329,7 @@ fn check_losses(benchmark: &impl Benchmark<Suite: Loses + 'static>, losses: &[&[
 
 #[test]
 fn a_lost_update_is_found_by_each_condition() {
-    // Proves that one write that is lost, or one row too many, breaks the conditions that speak of it.
+    // Proves that one lost write, or one row too many, breaks the conditions that cover it.
     check_losses(&small_tpcb(), &[&[2, 3], &[0], &[0, 1], &[1, 2, 4]], 5);
     check_losses(&small_bank(), &[&[0], &[0, 1, 2], &[3]], 4);
     check_losses(&small_table::<micro::Long>(true), &[&[1], &[0]], 2);
@@ -335,7 +338,7 @@ fn a_lost_update_is_found_by_each_condition() {
 
 #[test]
 fn a_condition_that_does_not_hold_fails_the_run_by_its_name() {
-    // Proves that the driver gives up with a message that names the condition, the database and the figures.
+    // Proves that the driver fails with a message that names the condition, the database and the figures.
     let plan = plan("--mode naive --isolation snapshot --seconds 0.02 --repeats 1").unwrap();
     let error =
         driver::run(&PlantedSetup(small_bank(), 0), &plan).err().expect("an update is lost").to_string();

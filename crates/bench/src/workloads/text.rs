@@ -1,18 +1,18 @@
-//! Keys of text made on the stack: looking one up allocates nothing.
+//! Text keys made on the stack, so that a lookup allocates nothing.
 
 use braiddb::AsKey;
 
-/// Text of N bytes that stands for a `String` where one is looked up.
+/// Text of N bytes that stands in for a `String` in a lookup.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<const N: usize>(pub(crate) [u8; N]);
 
 impl<const N: usize> Text<N> {
-    /// As a string: the bytes are ASCII.
+    /// Returns the text, whose bytes are ASCII.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("the bytes are ASCII")
     }
 
-    /// Writes a number over the bytes from `at` to `end`, in decimal digits with zeros in front.
+    /// Writes a number over the bytes from `at` to `end`, in decimal digits with leading zeros.
     pub(crate) fn set_digits(&mut self, at: usize, end: usize, number: u64) {
         let mut rest = number;
         for byte in self.0[at..end].iter_mut().rev() {

@@ -1,5 +1,5 @@
-//! TPC-B: deposits and withdrawals, each booked to an account, to the teller where it was made, to the teller's
-//! branch, and into a history. One kind of transaction, all of it writes.
+//! TPC-B: deposits and withdrawals. Each is booked to an account, to the teller where it was made, to the teller's
+//! branch, and into a history. There is one kind of transaction, all of whose operations write.
 
 use crate::args::parse_within;
 use crate::distribution::Rng;
@@ -17,22 +17,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Tellers of a branch, by the standard.
 const TELLERS: u64 = 10;
-/// Accounts of the teller's own branch, in percent, where there are others.
+/// Percentage of transactions whose account is in the teller's own branch, if there are other branches.
 const OWN_BRANCH_PERCENT: u64 = 85;
-/// Deltas are from minus this to this.
+/// Deltas are between the negation of this value and the value itself.
 const DELTA_MAX: i64 = 999_999;
 
-/// A branch, teller or account: with its key 104 bytes, the standard asks for 100 or more.
+/// A branch, teller or account. With its key it has 104 bytes; the standard requires 100 or more.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Holder {
     pub(crate) balance: i64,
-    /// The branch that it belongs to, or is.
+    /// The branch that the teller or account belongs to, or the branch itself.
     branch: u64,
     filler: [u8; 80],
 }
 
-/// A line of the history: with its key 56 bytes, the standard asks for 50 or more.
+/// A line of the history. With its key it has 56 bytes; the standard requires 50 or more.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Entry {
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     teller: u64,
     branch: u64,
     delta: i64,
-    /// The input's number, in place of the time of day.
+    /// The input's number, instead of the time of day.
     time: u64,
     filler: [u8; 8],
 }
@@ -53,25 +53,25 @@ pub(crate) struct Tpcb {
     pub(crate) history: Table<u64, Plain<Entry>>,
     scale: u64,
     accounts_of_branch: u64,
-    /// Each source writes the history under a number of its own.
+    /// Each source writes history under a stream number of its own.
     next_stream: AtomicU32,
     ledger: Ledger,
 }
 
-/// A deposit or a withdrawal.
+/// The input: a deposit or a withdrawal.
 pub(crate) struct Input {
     pub(crate) account: u64,
     pub(crate) teller: u64,
     pub(crate) branch: u64,
     pub(crate) delta: i64,
-    /// Its key in the history.
+    /// The key of the transaction's history line.
     pub(crate) entry: u64,
 }
 
-/// Draws inputs.
+/// A source of inputs.
 pub(crate) struct Source {
     rng: Rng,
-    /// The next key in the history: the stream above, the number of the input below.
+    /// The next key in the history: the stream in the high bits, the number of the input in the low bits.
     next_entry: u64,
 }
 
@@ -81,10 +81,10 @@ pub struct TpcbArgs {
     /// Branches, with 10 tellers each
     #[arg(long, default_value = "10", value_parser = parse_scale)]
     pub scale: u64,
-    /// Accounts of a branch
+    /// Accounts per branch
     #[arg(long, default_value = "100K", value_parser = super::parse_rows)]
     pub accounts: u64,
-    /// What every workload with transactions of several kinds takes.
+    /// Flags of every workload with several kinds of transactions.
     #[command(flatten)]
     pub kinds: KindsArgs,
 }
@@ -104,7 +104,7 @@ pub(crate) fn bench(args: &TpcbArgs) -> crate::Result<()> {
     show(&run(args)?, "TPC-B", &args.kinds.suite.run)
 }
 
-/// The same without showing anything.
+/// Runs the benchmark without showing its results.
 pub(crate) fn run(args: &TpcbArgs) -> crate::Result<Outcome> {
     let setup = Setup { scale: args.scale, accounts_of_branch: args.accounts };
     suite::run(&setup, &args.kinds)
@@ -124,7 +124,7 @@ impl Benchmark for Setup {
 }
 
 impl Tpcb {
-    /// Makes and fills the tables; all balances are zero.
+    /// Makes and fills the tables. All balances are zero.
     pub(crate) fn load<C: Scheme>(db: &Database<C>, setup: &Setup) -> crate::Result<Tpcb> {
         let table = |name| db.table(name).map_err(engine::failure);
         let suite = Tpcb {
@@ -157,7 +157,7 @@ impl Tpcb {
     }
 }
 
-/// Adds to a balance; the new one.
+/// Adds to a balance, and returns the new balance.
 async fn add<C: Scheme>(tx: &Txn<C>, table: Table<u64, Plain<Holder>>, key: u64, delta: i64) -> Result<i64> {
     let Some(row) = tx.get(table, key).await? else { return Err(absent(key)) };
     let row = Holder { balance: row.balance + delta, ..*row };
@@ -178,7 +178,7 @@ impl Suite for Tpcb {
     }
 
     fn source(&self, _: usize, _: usize, seed: u64) -> Source {
-        let stream = self.next_stream.fetch_add(1, Ordering::Relaxed); // only uniqueness is asked for
+        let stream = self.next_stream.fetch_add(1, Ordering::Relaxed); // the number must only be unique
         Source { rng: Rng::new(seed), next_entry: u64::from(stream) << 32 }
     }
 
@@ -188,7 +188,7 @@ impl Suite for Tpcb {
         let teller = rng.below(self.scale * TELLERS);
         let branch = teller / TELLERS;
         let is_own = self.scale == 1 || rng.below(100) < OWN_BRANCH_PERCENT;
-        // Another one: any but the teller's, all equally likely.
+        // A branch other than the teller's, all equally likely.
         let of = if is_own { branch } else { (branch + 1 + rng.below(self.scale - 1)) % self.scale };
         let account = of * self.accounts_of_branch + rng.below(self.accounts_of_branch);
         let delta = rng.below(2 * DELTA_MAX as u64 + 1) as i64 - DELTA_MAX;
@@ -239,13 +239,13 @@ impl Suite for Tpcb {
 impl Transactions for Tpcb {
     #[inline(always)]
     fn conflicts(&self, input: &Input) -> Conflicts {
-        // Transactions that share a teller share the branch; few share an account.
+        // Transactions that share a teller also share the branch. Few share an account.
         ([input.branch, 0, 0, 0], 1)
     }
 
     async fn run<C: Scheme>(&self, tx: &Txn<C>, input: &Input, _: bool) -> Result<()> {
         let &Input { account, teller, branch, delta, entry } = input;
-        // In the order of the standard: what most others want comes last.
+        // In the order of the standard. The row that most other transactions want comes last.
         std::hint::black_box(add(tx, self.accounts, account, delta).await?);
         add(tx, self.tellers, teller, delta).await?;
         add(tx, self.branches, branch, delta).await?;
@@ -264,9 +264,9 @@ struct Found {
     branches: Vec<i128>,
     tellers: Vec<i128>,
     accounts: Vec<i128>,
-    /// By the branch that a line names.
+    /// Deltas of the history, by the branch that a line names.
     history_by_branch: Vec<i128>,
-    /// By the branch of the account that a line names.
+    /// Deltas of the history, by the branch of the account that a line names.
     history_by_account: Vec<i128>,
     lines: i128,
 }
@@ -335,8 +335,8 @@ mod tests {
 
     #[test]
     fn inputs_have_the_profile_of_the_standard() {
-        // Proves the share of accounts of the own branch, that a teller is of its branch, the bounds of the
-        // deltas, that two sources have no key of the history in common, and that the branch is named to workers.
+        // Proves the share of accounts of the teller's own branch, that a teller belongs to its branch, the bounds of
+        // deltas, that two sources share no key of the history, and that hints name the branch.
         let (db, _) = engine::open::<Serializable>(
             TableOptions::default(),
             DurabilityKind::Memory,

@@ -1,5 +1,5 @@
-//! Berkeley DB: a storage manager with pages, a buffer pool, a log and two-phase locking of pages; a B-tree to a table.
-//! Deadlocks are looked for whenever a transaction has to wait.
+//! Berkeley DB: a storage manager with pages, a buffer pool, a log and two-phase locking of pages. Each table is a
+//! B-tree. Deadlocks are detected whenever a transaction has to wait.
 
 use super::libdb::{Error, Options, Rows, Store, Transaction};
 use crate::peer::{
@@ -22,7 +22,7 @@ fn fault(error: Error) -> Fault {
     if error.is_conflict() { Fault::Conflict } else { Fault::Failed(failed(error)) }
 }
 
-/// A key in the order of bytes, which is the one that the library compares by itself.
+/// Encodes a key so that the library's default order, by bytes, is the order of keys.
 fn bytes(key: u64) -> [u8; 8] {
     key.to_be_bytes()
 }
@@ -46,7 +46,7 @@ impl Peer for BerkeleyDb {
             directory: &setting.directory,
             tables: &Table::ALL.map(Table::name),
             in_memory: setting.class == Class::Memory,
-            // More than all data will take, with what is added while it is measured.
+            // More than all data needs, including what is added during measurements.
             cache_bytes: setting.records * 128 + (1 << 29),
             transactions: setting.threads as u32 + 16,
         };
@@ -75,7 +75,7 @@ impl Peer for BerkeleyDb {
     }
 }
 
-/// One thread's use of the environment.
+/// A thread's use of the environment.
 pub struct Open<'a> {
     store: &'a Store,
 }
@@ -118,8 +118,8 @@ impl Attempt for Running<'_> {
         self.0.put(table.index(), bytes(key), value.to_le_bytes()).map_err(fault)
     }
 
-    /// A cursor finds the record once, and its lock is that of a writer from the start: two that read first and write
-    /// then would wait for each other.
+    /// A cursor finds the record once, and takes a writer's lock from the start. If two transactions read first and
+    /// wrote later, they would deadlock.
     fn add(&mut self, table: Table, key: u64, delta: u64) -> Tried<Option<u64>> {
         let mut cursor = self.0.cursor(table.index()).map_err(fault)?;
         let Some(old) = cursor.get_for_update(bytes(key)).map_err(fault)? else { return Ok(None) };
@@ -128,7 +128,7 @@ impl Attempt for Running<'_> {
         Ok(Some(new))
     }
 
-    /// Many records to a call.
+    /// Reads many records per call.
     fn scan(&mut self, table: Table, from: u64, rows: usize, mut seen: impl FnMut(u64)) -> Tried<()> {
         let mut cursor = self.0.cursor(table.index()).map_err(fault)?;
         let (mut found, mut left) = (Rows::with_room_for(rows), rows);

@@ -1,5 +1,8 @@
-//! Braid through its public interface, under serializable isolation, in three forms: a thread that becomes a worker and
-//! keeps a batch of transactions open, the same with one at a time, and a thread that drives one transaction by calls.
+//! Braid through its public interface, with serializable isolation, in three forms:
+//!
+//! - a thread that becomes a worker and keeps a batch of transactions open,
+//! - a worker with one transaction at a time,
+//! - a thread that drives one transaction by calls.
 
 use crate::peer::{self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, retry};
 use crate::work::{Operation, Outcome, Shape, Table, Task, Work};
@@ -8,24 +11,24 @@ use braiddb::suspend::{OnMiss, PrefetchOnly, Suspend};
 use braiddb::worker::{Hint, Worker, WorkerOptions};
 use braiddb::{Database, Durability, Error, Options, Serializable, Transaction, Txn};
 
-/// A record of a table of numbers.
+/// A table from number to number.
 type Numbers = braiddb::Table<u64, u64>;
 
 /// Workers, each with a batch of transactions open.
 pub const BATCH: u8 = 0;
-/// Workers, each with one transaction at a time, which is never left at a miss.
+/// Workers, each with one transaction at a time, which is never suspended at a miss.
 pub const SEQUENTIAL: u8 = 1;
 /// Transactions driven by calls.
 pub const INTERACTIVE: u8 = 2;
 
-/// A database and its tables, used in one of these forms.
+/// A database and its tables, used in one of the forms above.
 pub struct Braid<const FORM: u8> {
     db: Database,
     tables: [Numbers; 5],
     is_durable: bool,
 }
 
-/// A failure of the engine, for the user.
+/// Makes a failure of the engine for the user.
 fn failed(error: Error) -> braid_bench::Failure {
     peer::failed("braid", error)
 }
@@ -58,7 +61,7 @@ impl<const FORM: u8> Braid<FORM> {
     }
 }
 
-/// What a task says, as a coroutine.
+/// Runs the operations of a task as a coroutine.
 async fn transact(
     tx: &Txn<Serializable>,
     tables: &[Numbers; 5],
@@ -120,7 +123,7 @@ impl Peer for Braid<BATCH> {
 
     fn session(&self, in_flight: Option<usize>) -> Result<Working<'_, OnMiss>> {
         let worker = match in_flight {
-            // Open ones and those that wait for the disk are in flight.
+            // Open transactions and transactions that wait for the disk are both in flight.
             Some(in_flight) => {
                 let batch = in_flight.div_ceil(2);
                 let held_max = (in_flight - batch).max(1);
@@ -157,7 +160,7 @@ impl Peer for Braid<SEQUENTIAL> {
 
     fn session(&self, _: Option<usize>) -> Result<Working<'_, PrefetchOnly>> {
         let options = WorkerOptions { batch: 1.into(), batch_max: 1, ..WorkerOptions::default() };
-        // A durable commit is waited for before the next transaction begins; without a log none waits.
+        // Durable commits are awaited before the next transaction begins. Without a log, no commit waits.
         let is_alone = self.is_durable;
         Ok(Working { tables: &self.tables, worker: self.db.worker_with(PrefetchOnly, options), is_alone })
     }
@@ -171,7 +174,7 @@ impl Peer for Braid<SEQUENTIAL> {
 pub struct Working<'a, S: Suspend> {
     tables: &'a [Numbers; 5],
     worker: Worker<Serializable, S>,
-    /// Only one transaction may be in flight: the next begins when its result is there.
+    /// True if only one transaction may be in flight: the next begins when the result has arrived.
     is_alone: bool,
 }
 
@@ -212,7 +215,7 @@ impl<S: Suspend> Session for Working<'_, S> {
     }
 }
 
-/// TPC-B's programmer knows where its transactions meet, and says so.
+/// Hints for TPC-B, whose programmer knows on which rows transactions conflict.
 fn rows_added_to(work: &Work, task: &Task) -> Hint {
     work.operations(task).fold(Hint::default(), |hint, operation| match operation {
         Operation::Add(table, key, _) if table != Table::Accounts => {
@@ -240,7 +243,7 @@ impl Peer for Braid<INTERACTIVE> {
     }
 }
 
-/// A thread that drives its transactions itself.
+/// A thread that drives its transactions by calls.
 pub struct Interactive<'a>(&'a Braid<INTERACTIVE>);
 
 impl Session for Interactive<'_> {
@@ -270,7 +273,7 @@ fn fault(error: Error) -> Fault {
     }
 }
 
-/// Keys that are read by one call.
+/// The most keys that one call reads.
 const KEYS_MAX: usize = 64;
 
 impl Attempt for Open<'_> {

@@ -1,4 +1,4 @@
-//! fjall: optimistic, serializable transactions over log-structured trees, a keyspace to a table.
+//! fjall: optimistic, serializable transactions over log-structured trees. Each table is a keyspace.
 
 use crate::peer::{
     self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, read_only, retry,
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Fjall {
     db: OptimisticTxDatabase,
     tables: [OptimisticTxKeyspace; 5],
-    /// None: as the database does it, to the system's buffers at most.
+    /// None stands for the database's default, which at most writes to the system's buffers.
     persist: Option<PersistMode>,
 }
 
@@ -57,7 +57,7 @@ impl Peer for Fjall {
     }
 
     fn load(&self, table: Table, rows: &mut dyn Iterator<Item = (u64, u64)>) -> Result<()> {
-        // Below transactions: it is the keyspace's own insert.
+        // The keyspace's own insert, which bypasses transactions.
         let table = self.tables[table.index()].inner();
         for (key, value) in rows {
             table.insert(key.to_be_bytes(), value.to_le_bytes()).map_err(failed)?;
@@ -66,7 +66,7 @@ impl Peer for Fjall {
     }
 
     fn settle(&self) -> Result<()> {
-        // Nothing is left in memory to be written, and of what is written nothing to be compacted.
+        // Afterwards no data in memory waits to be written, and none on disk waits for compaction.
         for table in &self.tables {
             table.inner().rotate_memtable_and_wait().map_err(failed)?;
             table.inner().major_compact().map_err(failed)?;

@@ -1,10 +1,10 @@
-//! Berkeley DB's library made safe, as much of it as the peer `berkeleydb` needs: an environment with its tables,
-//! transactions, and cursors in these. Keys and values have 8 bytes.
+//! A safe interface to Berkeley DB's library, limited to what the peer `berkeleydb` needs: an environment with its
+//! tables, transactions, and their cursors. Keys and values have 8 bytes.
 //!
-//! - Handles are used only between their creation and the call that ends them: each is owned by one type here, whose
-//!   `Drop` (or whose consuming call) is that call.
-//! - Transactions and cursors borrow the store, and cursors a transaction: they end first.
-//! - The environment and its tables are opened for several threads; a transaction and a cursor stay on one.
+//! - A handle is used only between its creation and the call that ends it. One type here owns each handle, and its
+//!   `Drop` or its consuming method is that call.
+//! - Transactions and cursors borrow the store, and cursors borrow a transaction, so the borrowers end first.
+//! - The environment and its tables are opened for several threads. A transaction and a cursor stay on one thread.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
@@ -29,7 +29,7 @@ mod library {
 
 use library::{DB, DB_ENV, DB_TXN, DBC, DBT};
 
-/// Calls a method of a handle, which is a pointer to a function in it.
+/// Calls a method of a handle. The method is a function pointer in the handle.
 macro_rules! call {
     ($handle:expr, $method:ident $(, $argument:expr)*) => {{
         let handle = $handle;
@@ -38,41 +38,41 @@ macro_rules! call {
     }};
 }
 
-/// Bytes of a page, which is what is locked: what most file systems would have the library choose.
+/// Bytes of a page, which is the unit of locking. The library would choose this size on most file systems.
 const PAGE_BYTES: u32 = 4096;
-/// Locks, those who hold them, and what is locked, at most: a scan of everything and a group of records that are
-/// loaded have one for each page.
+/// The limit of locks, of lockers and of locked objects. A scan of everything, and a group of records that are loaded,
+/// lock each of their pages.
 const LOCKS_MAX: u32 = 1 << 18;
-/// Slots of the table in which locks are found, as most transactions have few: unless told, the library makes one for
-/// [`LOCKS_MAX`], of which little would stay in the processor's caches.
+/// Slots of the table in which locks are found. Most transactions have few locks, so few slots suffice. By default the
+/// library would make a table for [`LOCKS_MAX`], of which little would stay in the processor's caches.
 const LOCK_SLOTS: u32 = 1 << 12;
-/// Bytes of a log in memory, which is used in a ring: the records of all open transactions must fit.
+/// Bytes of a log in memory, which is a ring. The records of all open transactions must fit.
 const MEMORY_LOG_BYTES: u32 = 32 << 20;
-/// Bytes of the log that are gathered before they are written, and of each of its files.
+/// Bytes of the log that are buffered before they are written, and bytes of each log file.
 const LOG_BUFFER_BYTES: u32 = 4 << 20;
 const LOG_FILE_BYTES: u32 = 64 << 20;
 
-/// What a store has to be told.
+/// The options of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// A directory of its own, for files.
+    /// A directory for its files, used by no other store.
     pub directory: &'a Path,
     /// The names of its tables.
     pub tables: &'a [&'a str],
-    /// True: tables and log lie in memory, and there are no files. False: a commit is on the disk when it returns.
+    /// True if tables and log are in memory, without files. False if a commit is on the disk when it returns.
     pub in_memory: bool,
-    /// What the cache may take; tables in memory must fit.
+    /// The size of the cache. Tables in memory must fit into it.
     pub cache_bytes: u64,
-    /// Transactions that are open at once, at most.
+    /// The most transactions that are open at once.
     pub transactions: u32,
 }
 
-/// What the library answered instead of success.
+/// An error code of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(c_int);
 
 impl Error {
-    /// True: the transaction has to be begun again, as others were in the way.
+    /// Returns true if the transaction must be retried because it conflicted with others.
     pub fn is_conflict(self) -> bool {
         [library::DB_LOCK_DEADLOCK, library::DB_LOCK_NOTGRANTED].contains(&self.0)
     }
@@ -83,7 +83,7 @@ impl fmt::Display for Error {
         if self.0 > 0 {
             return std::io::Error::from_raw_os_error(self.0).fmt(f);
         }
-        // SAFETY: it takes any number, and answers a text of its own that ends with a zero and stays.
+        // SAFETY: the function takes any number, and returns a static text of its own that ends with a zero.
         let text = unsafe { CStr::from_ptr(library::db_strerror(self.0)) };
         text.to_string_lossy().fmt(f)
     }
@@ -92,14 +92,14 @@ impl fmt::Display for Error {
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The system's number for it.
+/// The system's error number.
 const INVALID_ARGUMENT: c_int = 22;
 
 fn checked(code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(Error(code)) }
 }
 
-/// Whether a record was found.
+/// Returns whether a record was found.
 fn found(code: c_int) -> Result<bool> {
     match code {
         0 => Ok(true),
@@ -117,22 +117,22 @@ fn value_if(is_there: bool, data: &DBT, value: [u8; 8]) -> Result<Option<[u8; 8]
 
 /// An environment and its tables.
 pub struct Store {
-    /// Not null; open, but for a store that could not be opened.
+    /// Not null. Open, except in a store that could not be opened.
     environment: *mut DB_ENV,
-    /// Not null each.
+    /// Not null.
     tables: Vec<*mut DB>,
 }
 
 // SAFETY: the library lets any thread use the handles of an environment that is opened with `DB_THREAD`.
 unsafe impl Send for Store {}
-// SAFETY: likewise, and several at once.
+// SAFETY: the library lets several threads use them at once, as above.
 unsafe impl Sync for Store {}
 
 impl Store {
-    /// Opens a new one.
+    /// Opens a new store.
     pub fn open(options: &Options<'_>) -> Result<Self> {
         let mut environment = null_mut();
-        // SAFETY: the library writes a handle there, or answers an error.
+        // SAFETY: the library writes a handle there, or returns an error.
         checked(unsafe { library::db_env_create(&mut environment, 0) })?;
         let mut store = Store { environment, tables: Vec::new() };
         store.configure(options)?;
@@ -147,7 +147,7 @@ impl Store {
         let environment = self.environment;
         let cache = options.cache_bytes;
         let (cache_gib, cache_rest) = ((cache >> 30) as u32, (cache & ((1 << 30) - 1)) as u32);
-        // SAFETY: the handle is valid and not yet open, when these calls are allowed; they take numbers.
+        // SAFETY: the handle is valid and not yet open, which is when these calls are allowed. They take numbers.
         unsafe {
             checked(call!(environment, set_cachesize, cache_gib, cache_rest, 1))?;
             checked(call!(environment, set_lk_detect, library::DB_LOCK_DEFAULT))?;
@@ -184,9 +184,9 @@ impl Store {
 
     fn open_table(&mut self, name: &str, in_memory: bool) -> Result<()> {
         let mut table = null_mut();
-        // SAFETY: the environment is open; the library writes a handle there, or answers an error.
+        // SAFETY: the environment is open; the library writes a handle there, or returns an error.
         checked(unsafe { library::db_create(&mut table, self.environment, 0) })?;
-        // From here on it is closed with the store.
+        // From here on, the table is closed together with the store.
         self.tables.push(table);
         let name = c_string(name.as_bytes())?;
         let none: *const c_char = ptr::null();
@@ -212,28 +212,28 @@ impl Store {
     /// Begins a transaction.
     pub fn begin(&self) -> Result<Transaction<'_>> {
         let mut handle = null_mut();
-        // SAFETY: the environment is open; the library writes a handle there, or answers an error.
+        // SAFETY: the environment is open; the library writes a handle there, or returns an error.
         checked(unsafe { call!(self.environment, txn_begin, null_mut(), &mut handle, 0) })?;
         Ok(Transaction { store: self, handle })
     }
 
-    /// Writes to the files what is only in the log so far.
+    /// Writes to the files what is so far only in the log.
     pub fn checkpoint(&self) -> Result<()> {
         // SAFETY: the environment is open.
         checked(unsafe { call!(self.environment, txn_checkpoint, 0, 0, library::DB_FORCE) })
     }
 
-    /// `txn`: null or open, of this environment and of the calling thread.
+    /// Reads in `txn`, which is null or an open transaction of this environment and of the calling thread.
     fn get_in(&self, txn: *mut DB_TXN, table: usize, mut key: [u8; 8]) -> Result<Option<[u8; 8]>> {
         let mut value = [0; 8];
         let (mut key, mut data) = (entry(&mut key), entry(&mut value));
-        // SAFETY: table and transaction are open; the entries say how long the memory is that they point to, and it
-        // outlives the call.
+        // SAFETY: table and transaction are open. The entries state the length of the memory that they point to, and
+        // that memory outlives the call.
         let code = unsafe { call!(self.tables[table], get, txn, &mut key, &mut data, 0) };
         value_if(found(code)?, &data, value)
     }
 
-    /// As [`get_in`](Self::get_in).
+    /// Writes in `txn`, with the same conditions as [`get_in`](Self::get_in).
     fn put_in(&self, txn: *mut DB_TXN, table: usize, mut key: [u8; 8], mut value: [u8; 8]) -> Result<()> {
         let (mut key, mut data) = (entry(&mut key), entry(&mut value));
         // SAFETY: as in `get_in`; the library copies what it stores.
@@ -244,10 +244,10 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         for table in self.tables.drain(..) {
-            // SAFETY: it is valid, and nobody uses it after this, whatever the call answers.
+            // SAFETY: the table is valid, and it is not used after this call, whatever the call returns.
             unsafe { call!(table, close, 0) };
         }
-        // SAFETY: likewise; its tables are closed.
+        // SAFETY: the environment is valid and not used after this call; its tables are closed.
         unsafe { call!(self.environment, close, 0) };
     }
 }
@@ -256,12 +256,12 @@ fn c_string(bytes: &[u8]) -> Result<CString> {
     CString::new(bytes).map_err(|_| Error(INVALID_ARGUMENT))
 }
 
-/// What tells the library where 8 bytes are, to be read or to be written. They must outlive its use.
+/// Tells the library where 8 bytes to be read or written are. They must outlive its use.
 fn entry(bytes: &mut [u8; 8]) -> DBT {
     memory(bytes.as_mut_ptr().cast(), 8)
 }
 
-/// The same of any length.
+/// Does the same for any length.
 fn memory(data: *mut c_void, bytes: u32) -> DBT {
     DBT {
         data,
@@ -274,10 +274,10 @@ fn memory(data: *mut c_void, bytes: u32) -> DBT {
     }
 }
 
-/// An open transaction. Dropping it undoes what it has done.
+/// An open transaction. Dropping it rolls it back.
 pub struct Transaction<'s> {
     store: &'s Store,
-    /// Open. It keeps the type on its thread.
+    /// Open. The pointer keeps the type on its thread.
     handle: *mut DB_TXN,
 }
 
@@ -292,32 +292,32 @@ impl Transaction<'_> {
         self.store.put_in(self.handle, table, key, value)
     }
 
-    /// A cursor, which is nowhere yet.
+    /// Opens a cursor, which has no position yet.
     pub fn cursor(&self, table: usize) -> Result<Cursor<'_>> {
         let mut handle = null_mut();
-        // SAFETY: table and transaction are open; the library writes a handle there, or answers an error.
+        // SAFETY: table and transaction are open; the library writes a handle there, or returns an error.
         checked(unsafe { call!(self.store.tables[table], cursor, self.handle, &mut handle, 0) })?;
         Ok(Cursor { handle, transaction: PhantomData })
     }
 
-    /// Ends it with what it has done.
+    /// Commits the transaction.
     pub fn commit(self) -> Result<()> {
         let handle = self.handle;
-        // The handle is gone after the call, whatever that answers.
+        // The handle is gone after the call, whatever the call returns.
         std::mem::forget(self);
-        // SAFETY: the transaction is open, and no cursor is: they borrow what is moved here.
+        // SAFETY: the transaction is open. No cursor is open, because cursors borrow the value that is moved here.
         checked(unsafe { call!(handle, commit, 0) })
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // SAFETY: as in `commit`. A fault would be one of the environment, and the next call shows it.
+        // SAFETY: as in `commit`. An error would be an error of the environment, and the next call reports it.
         unsafe { call!(self.handle, abort) };
     }
 }
 
-/// A place in a table.
+/// A position in a table.
 pub struct Cursor<'t> {
     /// Open.
     handle: *mut DBC,
@@ -325,38 +325,38 @@ pub struct Cursor<'t> {
 }
 
 impl Cursor<'_> {
-    /// Goes to the record of a key and reads it, locked to be written.
+    /// Moves to the record of a key, locks it for writing, and reads it.
     pub fn get_for_update(&mut self, mut key: [u8; 8]) -> Result<Option<[u8; 8]>> {
         let mut value = [0; 8];
         let (mut key, mut data) = (entry(&mut key), entry(&mut value));
         let flags = library::DB_SET | library::DB_RMW;
-        // SAFETY: the cursor is open; the entries say how long the memory is that they point to, and it outlives the
-        // call.
+        // SAFETY: the cursor is open. The entries state the length of the memory that they point to, and that memory
+        // outlives the call.
         let code = unsafe { call!(self.handle, get, &mut key, &mut data, flags) };
         value_if(found(code)?, &data, value)
     }
 
-    /// Replaces the value of the record where it is.
+    /// Replaces the value of the current record.
     pub fn put(&mut self, mut value: [u8; 8]) -> Result<()> {
         let mut data = entry(&mut value);
         let mut none = memory(null_mut(), 0);
-        // SAFETY: as in `get_for_update`; the key is not looked at.
+        // SAFETY: as in `get_for_update`; the key is not read.
         checked(unsafe { call!(self.handle, put, &mut none, &mut data, library::DB_CURRENT) })
     }
 
-    /// Reads as many records as the rows have room for, from the first one whose key is at least this one; it stays
-    /// at the last of them. False: there is none.
+    /// Reads as many records as fit into `rows`, starting at the first record whose key is at least `key`. The cursor
+    /// stays at the last of them. Returns false if there is no such record.
     pub fn read_from(&mut self, key: [u8; 8], rows: &mut Rows) -> Result<bool> {
         self.read(key, rows, library::DB_SET_RANGE)
     }
 
-    /// The same from the next record on.
+    /// Does the same, starting at the next record.
     pub fn read_on(&mut self, rows: &mut Rows) -> Result<bool> {
         self.read([0; 8], rows, library::DB_NEXT)
     }
 
     fn read(&mut self, mut key: [u8; 8], rows: &mut Rows, to: u32) -> Result<bool> {
-        // The library puts the first record's key there.
+        // The library writes the first record's key there.
         let mut key = entry(&mut key);
         let mut data = memory(rows.words.as_mut_ptr().cast(), rows.words.len() as u32 * 4);
         // SAFETY: as in `get_for_update`.
@@ -367,30 +367,31 @@ impl Cursor<'_> {
 
 impl Drop for Cursor<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is open, and so is its transaction, which it borrows. After a conflict it answers that again.
+        // SAFETY: the cursor is open, and so is its transaction, which it borrows. After a conflict, the call returns
+        // the conflict again.
         unsafe { call!(self.handle, close) };
     }
 }
 
-/// What stands after the last of [`Rows`].
+/// The word after the last of [`Rows`].
 const END: u32 = u32::MAX;
 
-/// Records that a cursor has read in one call. At its end there are, from the last word down, four words to each: where
-/// its key begins and how long it is, and the same of its value.
+/// Records that a cursor has read in one call. The last words hold four words per record, from the end down: the offset
+/// and the length of its key, then the same of its value.
 pub struct Rows {
     words: Vec<u32>,
 }
 
 impl Rows {
-    /// With room for about so many and at least for two pages, which are copied as a whole; not more, as everything
-    /// that there is room for is read.
+    /// Makes space for about this many rows, and for at least two pages, because pages are copied as a whole. The space
+    /// is no larger, because the library reads as much as fits.
     pub fn with_room_for(rows: usize) -> Self {
         const ROW_BYTES: usize = 32;
         let bytes = (rows * ROW_BYTES).clamp(2 * PAGE_BYTES as usize, 1 << 20).next_multiple_of(1024);
         Rows { words: vec![END; bytes / 4] }
     }
 
-    /// The values of what was read last.
+    /// Returns the values of the last read.
     pub fn values(&self) -> impl Iterator<Item = &[u8]> {
         self.words.rchunks_exact(4).take_while(|row| row[3] != END).map(|row| {
             let (begin, bytes) = (row[1] as usize, row[0] as usize);
@@ -399,7 +400,7 @@ impl Rows {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: all of the memory of the words is bytes that have been written.
+        // SAFETY: all memory of the words consists of bytes that have been written.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len() * 4) }
     }
 }
@@ -411,8 +412,8 @@ mod tests {
 
     #[test]
     fn a_deadlock_is_a_conflict_of_one() {
-        // Proves that of two transactions that wait for each other the library refuses one, that this one's put is
-        // undone, and that the other goes on.
+        // Proves that if two transactions wait for each other, the library refuses one, whose put is rolled back, and
+        // that the other continues.
         let directory = std::env::temp_dir().join(format!("braid-libdb-test-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let (tables, cache_bytes) = (&["left", "right"][..], 1 << 24);

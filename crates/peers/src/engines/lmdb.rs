@@ -1,5 +1,5 @@
-//! LMDB through heed: one writer at a time, readers beside it, in a memory map. Keys are integers to it, which is its
-//! fastest order.
+//! LMDB through heed: a memory map with one writer at a time, and readers beside the writer. Keys are LMDB's integers,
+//! its fastest order.
 
 use crate::peer::{
     self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, read_only, retry,
@@ -16,7 +16,7 @@ use heed::{
 type Number = U64<NativeEndian>;
 type Numbers = Database<'static, Number, Number, IntegerComparator>;
 
-/// Address space for the map: the file behind it is only as long as it is full.
+/// Address space for the map. The file behind it is only as long as its contents.
 const MAP_BYTES: usize = 1 << 37;
 
 /// An environment and its databases.
@@ -62,10 +62,10 @@ impl Peer for Lmdb {
         options.map_size(MAP_BYTES).max_dbs(Table::ALL.len() as u32).max_readers(setting.threads as u32 + 8);
         if setting.class == Class::Memory {
             let flags = EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC | EnvFlags::NO_META_SYNC;
-            // SAFETY: what these flags risk is the file after a crash, and nobody opens it again.
+            // SAFETY: these flags only risk the file after a crash, and the file is never opened again.
             unsafe { options.flags(flags) };
         }
-        // SAFETY: the directory is new and this process's own: nobody else changes the file under the map.
+        // SAFETY: the directory is new and belongs to this process, so no other process changes the file under the map.
         let env = unsafe { options.open(&setting.directory) }.map_err(failed)?;
         let mut tables = Vec::new();
         for table in Table::ALL {

@@ -1,5 +1,5 @@
-//! The standard library's tree behind one lock, held from a transaction's beginning to its end. Nothing is undone: no
-//! transactions, though nobody sees half of one.
+//! The standard library's tree behind one lock, which is held from a transaction's beginning to its end. Nothing is
+//! rolled back, so these are not transactions, although no thread sees half of one.
 
 use crate::peer::{self, Attempt, Class, Facts, Peer, Session, Setting, Tried, perform, read_only, retry};
 use crate::work::{Outcome, Table, Task, Work};
@@ -11,25 +11,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 /// The tables.
 pub type Trees = [BTreeMap<u64, u64>; 5];
 
-/// A lock for readers and writers.
+/// A reader-writer lock, or a mutex.
 pub trait Lock: Default + Sync {
     /// Its name as a peer.
     const NAME: &'static str;
-    /// What lets read.
+    /// The guard of a reader.
     type Shared<'a>: Deref<Target = Trees>
     where
         Self: 'a;
-    /// What lets write.
+    /// The guard of a writer.
     type Exclusive<'a>: DerefMut<Target = Trees>
     where
         Self: 'a;
-    /// Waits for the right to read.
+    /// Waits for a reader's guard.
     fn shared(&self) -> Self::Shared<'_>;
-    /// Waits for the right to write.
+    /// Waits for a writer's guard.
     fn exclusive(&self) -> Self::Exclusive<'_>;
 }
 
-// (What a thread has left that panicked is whole trees all the same; the run fails elsewhere.)
+// A thread that panicked leaves whole trees behind, so poisoning is ignored. The run fails elsewhere.
 impl Lock for Mutex<Trees> {
     const NAME: &'static str = "mutex-btreemap";
     type Shared<'a> = MutexGuard<'a, Trees>;

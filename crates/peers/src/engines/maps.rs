@@ -1,5 +1,5 @@
-//! Concurrent maps without transactions: each operation is atomic, a transaction is nothing but a row of them. The
-//! ceiling of what a structure in memory can do here.
+//! Concurrent maps without transactions. Each operation is atomic, and a transaction is only a sequence of operations.
+//! Their throughput is the ceiling for a structure in memory.
 
 use crate::peer::{self, Attempt, Class, Facts, Peer, Session, Setting, Tried, perform, retry};
 use crate::work::{Outcome, Table, Task, Work};
@@ -12,25 +12,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub trait Map: Sync + Sized {
     /// Its name as a peer.
     const NAME: &'static str;
-    /// Whether it has an order.
+    /// True if the map is ordered by key.
     const ORDERED: bool;
-    /// What keeps memory from being used again while it is looked at.
+    /// Keeps memory from being reused while it is read.
     type Guard<'a>
     where
         Self: 'a;
-    /// An empty one.
+    /// Makes an empty map.
     fn make() -> Self;
-    /// Once per transaction.
+    /// Makes a guard, once per transaction.
     fn guard(&self) -> Self::Guard<'_>;
-    /// The value under a key.
+    /// Returns the value of a key.
     fn get(&self, key: u64, guard: &Self::Guard<'_>) -> Option<u64>;
-    /// Replaces a value that is there.
+    /// Replaces an existing value.
     fn update(&self, key: u64, value: u64, guard: &Self::Guard<'_>);
-    /// Adds to a value that is there and answers the new one.
+    /// Adds to an existing value, and returns the new value.
     fn add(&self, key: u64, delta: u64, guard: &Self::Guard<'_>) -> Option<u64>;
     /// Adds a key.
     fn insert(&self, key: u64, value: u64, guard: &Self::Guard<'_>);
-    /// Values in the order of keys, from a key on.
+    /// Passes values in key order, starting at a key, to `seen`.
     fn scan(&self, from: u64, rows: usize, guard: &Self::Guard<'_>, seen: impl FnMut(u64));
 }
 
@@ -49,7 +49,7 @@ impl Map for papaya::HashMap<u64, AtomicU64> {
     }
 
     fn get(&self, key: u64, guard: &papaya::LocalGuard<'_>) -> Option<u64> {
-        Some(self.get(&key, guard)?.load(Ordering::Relaxed)) // a value by itself, here and below
+        Some(self.get(&key, guard)?.load(Ordering::Relaxed)) // values are independent, here and below
     }
 
     fn update(&self, key: u64, value: u64, guard: &papaya::LocalGuard<'_>) {
@@ -81,11 +81,11 @@ impl Map for SkipMap<u64, AtomicU64> {
         SkipMap::new()
     }
 
-    // (It pins an epoch in each call.)
+    // The map pins an epoch in each call.
     fn guard(&self) {}
 
     fn get(&self, key: u64, (): &()) -> Option<u64> {
-        Some(self.get(&key)?.value().load(Ordering::Relaxed)) // a value by itself, here and below
+        Some(self.get(&key)?.value().load(Ordering::Relaxed)) // values are independent, here and below
     }
 
     fn update(&self, key: u64, value: u64, (): &()) {
@@ -109,7 +109,7 @@ impl Map for SkipMap<u64, AtomicU64> {
     }
 }
 
-/// Values lie in the tree's own pointers.
+/// Values are stored in the tree's own pointers.
 impl Map for Congee<usize, usize> {
     const NAME: &'static str = "congee";
     const ORDERED: bool = true;
@@ -148,7 +148,7 @@ impl Map for Congee<usize, usize> {
     }
 }
 
-/// A map to each table.
+/// A map for each table.
 pub struct Maps<M>([M; 5]);
 
 impl<M: Map> Peer for Maps<M> {
@@ -194,7 +194,7 @@ impl<M: Map> Session for &Maps<M> {
     }
 }
 
-/// Maps are guarded from their first use to the end.
+/// A transaction, which guards each map from its first use to the end.
 struct Open<'a, M: Map + 'a> {
     maps: &'a [M; 5],
     guards: [Option<M::Guard<'a>>; 5],

@@ -1,4 +1,5 @@
-//! MDBX, a descendant of LMDB: one writer at a time, readers beside it, in a memory map. Keys are integers to it.
+//! MDBX, a descendant of LMDB: a memory map with one writer at a time, and readers beside the writer. Keys are MDBX's
+//! integers.
 
 use crate::peer::{
     self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, read_only, retry,
@@ -13,9 +14,9 @@ use signet_libmdbx::{
 };
 use std::fmt::Display;
 
-/// Address space for the map: the file behind it is only as long as it is full.
+/// Address space for the map. The file behind it is only as long as its contents.
 const MAP_BYTES: usize = 1 << 37;
-/// By so much the file grows: rarely, as the map grows with it.
+/// The file grows in steps of this size. Growth is rare, because the map grows with the file.
 const GROWTH_BYTES: isize = 1 << 28;
 
 /// An environment and its databases.

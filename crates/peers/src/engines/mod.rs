@@ -1,4 +1,4 @@
-//! The engines, a file to each, and the one table of them.
+//! The engines, each in its own file, and the only table of them.
 
 #[cfg(feature = "berkeleydb")]
 mod berkeleydb;
@@ -24,21 +24,22 @@ mod tests;
 use crate::peer::{Facts, Peer};
 use std::sync::{Mutex, RwLock};
 
-/// Something that is done with a peer whose type is known.
+/// A function of a peer, called with the peer as a type.
 pub trait Visitor {
-    /// What comes of it.
+    /// The result.
     type Answer;
-    /// Does it.
+    /// Runs the function.
     fn visit<P: Peer>(self) -> Self::Answer;
 }
 
-/// The table of peers, in the order of reports: both what is known of all, and the way from a name to a type.
+/// The table of peers, in the order of reports. It defines both the facts about all peers and the way from a name to a
+/// type.
 macro_rules! peers {
     ($($(#[$condition:meta])* $peer:ty),+ $(,)?) => {
-        /// What is known of each peer, in the order of reports.
+        /// The facts about each peer, in the order of reports.
         pub const PEERS: &[Facts] = &[$($(#[$condition])* <$peer as Peer>::FACTS),+];
 
-        /// Lets a visitor see the peer of a name. None: there is none.
+        /// Calls a visitor with the peer of this name. Returns `None` if there is no such peer.
         pub fn visit<V: Visitor>(name: &str, visitor: V) -> Option<V::Answer> {
             $($(#[$condition])* if name == <$peer as Peer>::FACTS.name {
                 return Some(visitor.visit::<$peer>());

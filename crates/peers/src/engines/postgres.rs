@@ -1,6 +1,6 @@
-//! PostgreSQL over a connection to each thread, with prepared statements: several reads or blind updates are one
-//! statement over an array, and a transaction of several statements is one round trip, `BEGIN` and `COMMIT` included
-//! (pipelining). Only where a server is named.
+//! PostgreSQL with prepared statements, over one connection per thread. Several reads or blind updates become one
+//! statement over an array. A transaction of several statements takes one round trip, including `BEGIN` and `COMMIT`
+//! (pipelining). The peer runs only if a server is named.
 
 use crate::peer::{self, Class, Facts, Fault, Peer, Session, Setting, in_groups, retry};
 use crate::work::{Operation, Outcome, Table, Task, Work, gets_in_a_row};
@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, NoTls, Row, Statement};
 
-/// A server, with tables in a schema of this process.
+/// A server, with tables in a schema that belongs to this process.
 pub struct Postgres {
     url: String,
     class: Class,
@@ -21,7 +21,7 @@ pub struct Postgres {
 }
 
 fn failed(error: Error) -> Failure {
-    // Its own text is short; what the server said is behind it.
+    // The error's own text is short. The server's message is behind it.
     match error.as_db_error() {
         Some(said) => peer::failed("postgres", said.message()),
         None => peer::failed("postgres", error),
@@ -37,12 +37,12 @@ fn fault(error: Error) -> Fault {
     }
 }
 
-/// Its integers are signed: this keeps the order of keys.
+/// PostgreSQL's integers are signed. This conversion keeps the order of keys.
 fn signed(key: u64) -> i64 {
     (key ^ (1 << 63)) as i64
 }
 
-/// A connection, and what drives it: the calling thread, while it waits.
+/// A connection and its runtime, which the calling thread drives while it waits.
 struct Client {
     runtime: Runtime,
     client: tokio_postgres::Client,
@@ -98,12 +98,12 @@ impl Peer for Postgres {
         let Some(url) = setting.postgres.clone() else {
             return Err(Failure::new("no PostgreSQL server is named: give --postgres URL"));
         };
-        let number = NEXT.fetch_add(1, Ordering::Relaxed); // only uniqueness counts
+        let number = NEXT.fetch_add(1, Ordering::Relaxed); // the number must only be unique
         let schema = format!("braid_peers_{}_{number}", std::process::id());
         let peer = Postgres { url, class: setting.class, schema };
         let (client, schema) = (Client::connect(&peer.url)?, &peer.schema);
         client.batch(&format!("CREATE SCHEMA {schema}"))?;
-        // Without a promise there is no use for a log.
+        // In class memory a log has no use.
         let logged = if setting.class == Class::Memory { "UNLOGGED" } else { "" };
         for table in Table::ALL {
             let name = table.name();
@@ -164,7 +164,7 @@ impl Statements {
         let prepare = |sql: &str| client.prepare(&sql.replace("TABLE", name));
         Ok(Statements {
             get: prepare("SELECT value FROM TABLE WHERE key = $1")?,
-            // One row for each key asked for, as keys may come twice.
+            // Returns one row for each requested key, because keys can repeat.
             get_many: prepare(
                 "SELECT r.value FROM unnest($1::BIGINT[]) AS k LEFT JOIN TABLE r ON r.key = k",
             )?,
@@ -182,7 +182,7 @@ impl Statements {
 /// One thread's connection.
 pub struct Connected {
     client: Client,
-    /// By the index of the table.
+    /// Indexed by table.
     tables: [Statements; 5],
     begin: Statement,
     begin_read_only: Statement,
@@ -193,7 +193,7 @@ pub struct Connected {
 struct Request<'s> {
     statement: &'s Statement,
     values: Values,
-    /// Its rows are values asked for; a read of one key has one, or none if there is no record.
+    /// True if the request reads one key: it then returns one row, or none if the record does not exist.
     is_one_read: bool,
 }
 
@@ -206,7 +206,7 @@ enum Values {
 }
 
 impl Request<'_> {
-    /// Sends it when it is first polled.
+    /// Sends the statement when it is first polled.
     async fn send(&self, client: &tokio_postgres::Client) -> std::result::Result<Vec<Row>, Error> {
         let one: &[&(dyn ToSql + Sync)] = match &self.values {
             Values::None => &[],
@@ -219,7 +219,7 @@ impl Request<'_> {
     }
 }
 
-/// Waits for all of them, having polled them in their order: statements are sent when they are first polled.
+/// Waits for all futures, after polling them in their order. Statements are sent when they are first polled.
 async fn together<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.map(Box::pin).collect();
     let mut answers: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
@@ -241,7 +241,7 @@ impl Session for Connected {
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
         retry(|| {
             let mut requests = self.requests(work, task);
-            // One statement is a transaction by itself.
+            // A single statement is a transaction by itself.
             if requests.len() > 1 {
                 let begin = if work.only_reads(task) { &self.begin_read_only } else { &self.begin };
                 let plain = |statement| Request { statement, values: Values::None, is_one_read: false };
@@ -252,7 +252,7 @@ impl Session for Connected {
             let answers = runtime.block_on(together(requests.iter().map(|request| request.send(client))));
             let mut outcome = Outcome::default();
             for (request, answer) in requests.iter().zip(answers) {
-                // What follows a statement that has failed fails as well, and a COMMIT then undoes.
+                // Statements after a failed one fail as well, and COMMIT then rolls back.
                 let rows = answer.map_err(fault)?;
                 match rows.as_slice() {
                     [] if request.is_one_read => outcome.saw(None),
@@ -269,7 +269,8 @@ fn value_of(row: &Row) -> Option<u64> {
 }
 
 impl Connected {
-    /// What a task says: neighbours of one kind that have a form over arrays, in one statement.
+    /// Returns the requests of a task. Adjacent operations of one kind become one statement if the kind has a form over
+    /// arrays.
     fn requests(&self, work: &Work, task: &Task) -> Vec<Request<'_>> {
         let mut requests = Vec::new();
         let mut operations = work.operations(task).peekable();
@@ -293,7 +294,7 @@ impl Connected {
                 }
                 Operation::Update(table, key, value) => {
                     let (mut keys, mut values) = (vec![signed(key)], vec![value as i64]);
-                    // Of a key that comes twice the last value counts: it begins a statement of its own.
+                    // If a key repeats, its last value counts, so it begins a new statement.
                     while let Some(Operation::Update(_, key, value)) = operations.next_if(|next| {
                         matches!(next, Operation::Update(other, key, _) if *other == table && !keys.contains(&signed(*key)))
                     }) {

@@ -1,4 +1,4 @@
-//! redb: one writer at a time, readers beside it; in memory, or in a file.
+//! redb: one writer at a time, and readers beside the writer, in memory or in a file.
 
 use crate::peer::{
     self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, read_only, retry,
@@ -12,7 +12,7 @@ use redb::{
 };
 use std::fmt::Display;
 
-/// A database; `FILE`: in a file, else in memory.
+/// A database, in a file if `FILE` is true, otherwise in memory.
 pub struct Redb<const FILE: bool> {
     db: Database,
     durability: Durability,
@@ -53,7 +53,7 @@ impl<const FILE: bool> Peer for Redb<FILE> {
 
     fn open(setting: &Setting) -> Result<Self> {
         let mut builder = Database::builder();
-        // All of it fits, and what reading brings in stays.
+        // All data fits, and whatever is read stays in the cache.
         builder.set_cache_size(setting.records as usize * 128 + (1 << 28));
         let db = if FILE {
             std::fs::create_dir_all(&setting.directory).map_err(failed)?;
@@ -117,7 +117,7 @@ fn scan(
     Ok(())
 }
 
-/// Tables are opened when they are first used: most transactions use one.
+/// Opens tables when they are first used, because most transactions use only one.
 struct Reading {
     txn: ReadTransaction,
     tables: [Option<ReadOnlyTable<u64, u64>>; 5],

@@ -1,12 +1,12 @@
-//! Redis, or Valkey, over a connection to each thread: a transaction is one round trip, `MULTI` to `EXEC` in one go, or one
-//! command alone. Only where a server is named.
+//! Redis or Valkey, over one connection per thread. A transaction is a single command, or one round trip with
+//! everything from `MULTI` to `EXEC`. The peer runs only if a server is named.
 
 use crate::peer::{self, Class, Facts, Peer, Session, Setting, in_groups};
 use crate::work::{Operation, Outcome, Table, Task, Work, gets_in_a_row};
 use braid_bench::{Failure, Result};
 use redis::{Client, Cmd, Connection, RedisError, Value, cmd, pipe};
 
-/// A server, and the number of a database of it that was empty.
+/// A server, and the number of a database that was empty.
 pub struct Redis {
     client: Client,
     database: u32,
@@ -16,10 +16,10 @@ fn failed(error: RedisError) -> Failure {
     peer::failed("redis", error)
 }
 
-/// Lies in a database that is in use here.
+/// A key that marks a database as in use by this program.
 const CLAIM: &str = "braid-peers";
 
-/// The table, and the key.
+/// Encodes the table and the key.
 fn key_of(table: Table, key: u64) -> [u8; 9] {
     let mut bytes = [table.index() as u8; 9];
     bytes[1..].copy_from_slice(&key.to_be_bytes());
@@ -38,10 +38,10 @@ fn select(connection: &mut Connection, database: u32) -> redis::RedisResult<()> 
     cmd("SELECT").arg(database).exec(connection)
 }
 
-/// Takes a database that is empty, for this process alone. An error: there is none, or no server.
+/// Claims an empty database for this process. Returns an error if there is none, or no server.
 fn claim(connection: &mut Connection) -> redis::RedisResult<u32> {
     for database in 0.. {
-        // (Behind the last one this is an error, which says so.)
+        // Beyond the last database this is an error, which says so.
         select(connection, database)?;
         let is_ours: bool = cmd("SETNX").arg(CLAIM).arg(std::process::id()).query(connection)?;
         if is_ours {
@@ -61,7 +61,7 @@ impl Peer for Redis {
         isolation: "serializable, one thread",
         transactional: true,
         ordered: false,
-        // What survives is for the server's own settings to say.
+        // The server's own settings decide what survives a crash.
         classes: &[Class::Memory],
         multiplexes: false,
         server: true,
@@ -102,7 +102,7 @@ impl Peer for Redis {
 pub struct Connected(Connection);
 
 impl Session for Connected {
-    /// Nothing is retried: a transaction has the server for itself.
+    /// Nothing is retried, because a transaction has the server to itself.
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
         let mut commands = commands(work, task)?;
         let mut outcome = Outcome::default();
@@ -122,7 +122,7 @@ impl Session for Connected {
     }
 }
 
-/// The commands of a task: neighbours of one kind are one command.
+/// Returns the commands of a task. Adjacent operations of one kind become one command.
 fn commands(work: &Work, task: &Task) -> Result<Vec<Cmd>> {
     let mut commands = Vec::new();
     let mut operations = work.operations(task).peekable();
@@ -136,7 +136,7 @@ fn commands(work: &Work, task: &Task) -> Result<Vec<Cmd>> {
                 command
             }
             Operation::Update(table, key, value) | Operation::Insert(table, key, value) => {
-                // Of a key that comes twice the last value stays.
+                // If a key repeats, its last value stays.
                 let mut command = cmd("MSET");
                 command.arg(&key_of(table, key)).arg(value as i64);
                 while let Some(Operation::Update(table, key, value) | Operation::Insert(table, key, value)) =
@@ -157,7 +157,7 @@ fn commands(work: &Work, task: &Task) -> Result<Vec<Cmd>> {
     Ok(commands)
 }
 
-/// Takes note of the values in an answer, in their order.
+/// Records the values in an answer, in their order.
 fn see(answer: &Value, outcome: &mut Outcome) -> Result<()> {
     match answer {
         Value::Array(answers) => answers.iter().try_for_each(|answer| see(answer, outcome))?,

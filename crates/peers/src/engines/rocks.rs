@@ -1,6 +1,6 @@
-//! RocksDB: its optimistic and its pessimistic transactions, a column family to a table. Reads are as of the one snapshot
-//! that each transaction has, several of them in a row in one call; what is read to be written is validated at commit,
-//! or locked at once.
+//! RocksDB, with its optimistic and its pessimistic transactions. Each table is a column family. Reads use the snapshot
+//! that each transaction has, and several reads in a row are one call. What is read to be written is validated at the
+//! commit, or locked at once.
 
 use crate::measure::file_bytes;
 use crate::peer::{
@@ -24,18 +24,18 @@ fn failed(error: Error) -> braid_bench::Failure {
 
 fn fault(error: Error) -> Fault {
     match error.kind() {
-        // A lost validation, a lock that was not to be had, a history that is too short to tell.
+        // A failed validation, an unavailable lock, or a history that is too short to decide.
         ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Aborted => Fault::Conflict,
         _ => Fault::Failed(failed(error)),
     }
 }
 
-/// What shows values read, in the order of their keys.
+/// A function that receives the values read, in the order of their keys.
 type Show<'a> = &'a mut dyn FnMut(std::result::Result<Option<&[u8]>, Error>) -> Tried<()>;
 
-/// Several reads in one call, for what has several.
+/// Multi-gets, for each type that has them.
 pub trait Reads: DBAccess {
-    /// Reads these keys. The default is what all have; RocksDB has a better one that not all have here.
+    /// Reads these keys. The default works for all types. RocksDB has a faster call, which not all types have here.
     fn get_many(
         &self,
         family: &ColumnFamily,
@@ -56,7 +56,7 @@ impl<D> Reads for Transaction<'_, D> {}
 impl Reads for TransactionDB {}
 
 impl Reads for OptimisticTransactionDB {
-    /// Looks for all keys block by block, and copies no value.
+    /// Looks up all keys block by block, without copying values.
     fn get_many(
         &self,
         family: &ColumnFamily,
@@ -72,17 +72,17 @@ impl Reads for OptimisticTransactionDB {
     }
 }
 
-/// What the two kinds of database have under different names.
+/// Operations that the two kinds of databases have under different names.
 pub trait Kind: Reads + Sync + Sized {
     /// Its name as a peer.
     const NAME: &'static str;
-    /// Opens it.
+    /// Opens the database.
     fn open(
         options: &Options,
         path: &Path,
         families: Vec<ColumnFamilyDescriptor>,
     ) -> std::result::Result<Self, Error>;
-    /// The family of a table.
+    /// Returns the column family of a table.
     fn family(&self, name: &str) -> Option<&ColumnFamily>;
     /// Begins a transaction that has a snapshot.
     fn begin(&self, options: &WriteOptions) -> Transaction<'_, Self>;
@@ -92,7 +92,7 @@ pub trait Kind: Reads + Sync + Sized {
         batch: WriteBatchWithTransaction<true>,
         options: &WriteOptions,
     ) -> std::result::Result<(), Error>;
-    /// Leaves nothing in memory to be written.
+    /// Writes everything in memory to files.
     fn flush(&self, family: &ColumnFamily) -> std::result::Result<(), Error>;
 }
 
@@ -163,7 +163,7 @@ impl Kind for TransactionDB {
         self.write_opt(batch, options)
     }
 
-    // (It has no call that compacts by hand.)
+    // This type has no call for a manual compaction.
     fn flush(&self, family: &ColumnFamily) -> std::result::Result<(), Error> {
         self.flush_cf(family)
     }
@@ -196,7 +196,7 @@ impl<D: Kind> Rocks<D> {
     }
 }
 
-/// All of the data fits into the cache, with filters for points; nothing is compressed.
+/// Options with a cache that holds all data, filters for point reads, and no compression.
 fn options(setting: &Setting) -> Options {
     let mut blocks = BlockBasedOptions::default();
     let cache = Cache::new_hyper_clock_cache(setting.records as usize * 64 + (1 << 28), 8192);
@@ -255,7 +255,7 @@ impl<D: Kind> Peer for Rocks<D> {
         for family in self.families()? {
             self.db.flush(family).map_err(failed)?;
         }
-        // What loading has left to compact is done when the files no longer change; two minutes are enough.
+        // Compaction after loading is done when the files no longer change. Two minutes are enough.
         let (mut bytes, mut rounds_alike) = (0, 0);
         for _ in 0..1200 {
             let now = file_bytes(&self.directory);
@@ -275,12 +275,12 @@ impl<D: Kind> Peer for Rocks<D> {
     }
 }
 
-/// One thread's use of the database.
+/// A thread's use of the database.
 pub struct Open<'a, D> {
     db: &'a D,
     families: [&'a ColumnFamily; 5],
     write: WriteOptions,
-    /// For a read that is a transaction by itself.
+    /// Options of a read that is a transaction by itself.
     read: ReadOptions,
 }
 
@@ -313,12 +313,12 @@ impl<D: Kind> Session for Open<'_, D> {
     }
 }
 
-/// Reads as of a snapshot, of a database or of a transaction.
+/// Reads from a snapshot, of a database or of a transaction.
 struct View<'a, D: DBAccess> {
     on: &'a D,
     families: &'a [&'a ColumnFamily; 5],
     snapshot: &'a SnapshotWithThreadMode<'a, D>,
-    /// With that snapshot.
+    /// Options with that snapshot.
     options: ReadOptions,
 }
 

@@ -1,5 +1,5 @@
-//! SQLite with prepared statements, a connection to each thread: one writer at a time. In memory (its `memdb`, which
-//! connections share), or in a file with a write-ahead log.
+//! SQLite with prepared statements, over one connection per thread: one writer at a time. The database is in memory
+//! (SQLite's `memdb`, which connections share), or in a file with a write-ahead log.
 
 use crate::peer::{self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, perform, retry};
 use crate::work::{Outcome, Table, Task, Work};
@@ -9,14 +9,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// A database; `FILE`: in a file, else in memory.
+/// A database, in a file if `FILE` is true, otherwise in memory.
 pub struct Sqlite<const FILE: bool> {
     name: String,
     class: Class,
     records: u64,
-    /// The database in memory lives as long as a connection to it.
+    /// Keeps the database in memory alive, which needs at least one connection.
     _keeper: Mutex<Connection>,
-    /// Writers line up here: polling for the lock of the database, many of them starve.
+    /// A queue for writers. If they polled for the lock of the database, many would starve.
     line: Mutex<()>,
 }
 
@@ -31,12 +31,13 @@ fn fault(error: rusqlite::Error) -> Fault {
     }
 }
 
-/// Its integers are signed: this keeps the order of keys.
+/// SQLite's integers are signed. This conversion keeps the order of keys.
 fn signed(key: u64) -> i64 {
     (key ^ (1 << 63)) as i64
 }
 
-/// Waits for a lock: soon again at first, as locks are short. False: long enough.
+/// Waits for a lock. The first tries follow each other quickly, because locks are short. Returns false after enough
+/// tries.
 fn wait_for_lock(tries: i32) -> bool {
     match tries {
         0..64 => thread::yield_now(),
@@ -45,7 +46,7 @@ fn wait_for_lock(tries: i32) -> bool {
     tries < 1_000_000
 }
 
-/// How each connection is set up: the same for the whole file or the whole memory.
+/// Opens a connection. All connections, to a file or to memory, are set up alike.
 fn connect(name: &str, is_file: bool, class: Class, records: u64) -> rusqlite::Result<Connection> {
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     flags |= OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -55,13 +56,13 @@ fn connect(name: &str, is_file: bool, class: Class, records: u64) -> rusqlite::R
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         let synchronous = if class == Class::Sync { "FULL" } else { "OFF" };
         connection.pragma_update(None, "synchronous", synchronous)?;
-        // Larger than the file: pages are read where they lie.
+        // The map is larger than the file, so pages are read in place.
         connection.pragma_update_and_check(None, "mmap_size", 1i64 << 36, |_| Ok(()))?;
         connection.pragma_update_and_check(None, "wal_autocheckpoint", 10_000, |_| Ok(()))?;
     } else {
         connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
     }
-    // In KiB, negative: room for all records.
+    // In KiB if negative: room for all records.
     connection.pragma_update(None, "cache_size", -(records as i64 * 64 / 1024 + 65_536))?;
     Ok(connection)
 }
@@ -119,7 +120,7 @@ impl Session for Connected<'_> {
         Held::prepare(self).map_err(failed)?.execute(work, task)
     }
 
-    /// Statements are prepared once and kept for all that follows: to look them up takes as long as a read.
+    /// Statements are prepared once for the whole stream, because looking one up takes as long as a read.
     fn stream(
         &mut self,
         work: &Work,
@@ -143,7 +144,7 @@ struct Held<'c> {
     begin_immediate: Statement<'c>,
     commit: Statement<'c>,
     rollback: Statement<'c>,
-    /// By the index of the table.
+    /// Indexed by table.
     tables: [Statements<'c>; 5],
 }
 
@@ -181,7 +182,7 @@ impl<'c> Held<'c> {
     }
 
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
-        // One statement is a transaction by itself.
+        // A single statement is a transaction by itself.
         let is_bracketed = !work.is_single(task);
         let only_reads = work.only_reads(task);
         let line = self.line;
@@ -209,7 +210,7 @@ impl<'c> Held<'c> {
     }
 }
 
-/// The one value of the one row, if there is one.
+/// Returns the value of the only row, if there is one.
 fn value_of(statement: &mut Statement<'_>, params: impl Params) -> Tried<Option<u64>> {
     let value = statement.query_row(params, |row| row.get::<_, i64>(0)).optional();
     Ok(value.map_err(fault)?.map(|value| value as u64))

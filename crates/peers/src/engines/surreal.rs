@@ -1,5 +1,5 @@
-//! SurrealMX: versions in a radix tree in memory, with an append-only file for durability. It has no tables: a byte
-//! before the key says which one is meant.
+//! SurrealMX: versions in a radix tree in memory, with an append-only file for durability. It has no tables, so a byte
+//! before the key identifies the table.
 
 use crate::peer::{
     self, Attempt, Class, Facts, Fault, Peer, Session, Setting, Tried, in_groups, perform, retry,
@@ -73,7 +73,7 @@ impl Peer for Surreal {
 
 impl Session for &Surreal {
     fn execute(&mut self, work: &Work, task: &Task) -> Result<Outcome> {
-        // A single read has a call of its own, without a transaction.
+        // A single read has its own call, without a transaction.
         if work.is_single(task)
             && let Some(Operation::Get(table, key)) = work.operations(task).next()
         {
@@ -105,7 +105,7 @@ impl Attempt for Open {
     }
 
     fn scan(&mut self, table: Table, from: u64, rows: usize, mut seen: impl FnMut(u64)) -> Tried<()> {
-        // Behind every key of the table.
+        // After every key of the table.
         let end = [table.index() as u8 + 1; 1];
         let show = |_: &_, bytes: &[u8]| {
             number(bytes).into_iter().for_each(&mut seen);

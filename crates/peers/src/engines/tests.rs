@@ -1,4 +1,4 @@
-//! Every peer passes the same tests: it does what a map does, and where it claims transactions, it has them.
+//! Tests that every peer passes: it behaves like a map, and if it claims transactions, it has them.
 
 use super::{PEERS, Visitor, visit};
 use crate::measure::{check_tpcb, load_tpcb};
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Peers that need a server, and the variables that name one.
+/// Peers that need a server, and the environment variables that name one.
 const SERVERS: [(&str, &str); 2] = [("postgres", "BRAID_PEERS_POSTGRES"), ("redis", "BRAID_PEERS_REDIS")];
 
-/// A setting whose folder goes with it.
+/// A setting whose folder is removed with it.
 struct Place(Setting);
 
 impl Place {
@@ -32,7 +32,7 @@ impl Drop for Place {
     }
 }
 
-/// Peers that can be opened here: those that need a server, if there is one.
+/// Returns the peers that can be opened here. A peer that needs a server is included if a server is named.
 fn peers() -> impl Iterator<Item = &'static Facts> {
     PEERS.iter().filter(|facts| {
         let needs = SERVERS.iter().find(|(name, _)| *name == facts.name);
@@ -40,7 +40,7 @@ fn peers() -> impl Iterator<Item = &'static Facts> {
     })
 }
 
-/// A transaction on the model.
+/// Runs a transaction on the model.
 fn on_model(model: &mut [BTreeMap<u64, u64>; 5], operations: &[Operation]) -> Outcome {
     let mut outcome = Outcome::default();
     for operation in operations {
@@ -65,7 +65,8 @@ fn on_model(model: &mut [BTreeMap<u64, u64>; 5], operations: &[Operation]) -> Ou
     outcome
 }
 
-/// Random transactions over keys of which a part is there. Keys lie all over, the highest and the lowest included.
+/// Makes random transactions over keys, some of which exist. Keys are spread over the whole range, including the
+/// highest and the lowest.
 fn transactions(rng: &mut Rng, ordered: bool, loaded: &[(Table, u64)]) -> Vec<Vec<Operation>> {
     let mut there: Vec<(Table, u64)> = loaded.to_vec();
     let mut transactions = Vec::new();
@@ -135,7 +136,7 @@ impl Visitor for Model {
 
 #[test]
 fn every_peer_does_what_a_map_does() {
-    // Proves that each peer answers random transactions over two tables as a BTreeMap does, in every class.
+    // Proves that each peer answers random transactions over two tables like a BTreeMap, in every class.
     for facts in peers() {
         for class in facts.classes {
             visit(facts.name, Model(*class)).unwrap();
@@ -178,8 +179,8 @@ impl Visitor for Increments {
 
 #[test]
 fn concurrent_increments_are_not_lost() {
-    // Proves that what claims transactions keeps each addition of four threads to four records; so do the ceilings,
-    // whose additions are atomic one by one.
+    // Proves that each peer that claims transactions keeps each addition of four threads to four records. The ceilings
+    // keep them too, because each of their additions is atomic.
     peers().for_each(|facts| visit(facts.name, Increments).unwrap());
 }
 
@@ -205,7 +206,7 @@ impl Visitor for TpcB {
             }
         });
         check_tpcb(&peer, 1).unwrap();
-        // One account more, and the check must say so.
+        // One more addition to an account must fail the check.
         let work = Work::script(vec![vec![Operation::Add(Table::Accounts, 5, 1)]]);
         peer.session(Some(1)).unwrap().execute(&work, &work.task(0, 0)).unwrap();
         assert!(check_tpcb(&peer, 1).is_err(), "{}: the check sees nothing", P::FACTS.name);
@@ -222,7 +223,7 @@ fn tpcb_adds_up() {
 
 #[test]
 fn names_are_unique() {
-    // Proves that a name leads to one peer, and an unknown one to none.
+    // Proves that a name leads to one peer, and that an unknown name leads to none.
     let mut names: Vec<&str> = PEERS.iter().map(|facts| facts.name).collect();
     names.sort_unstable();
     names.dedup();

@@ -1,4 +1,4 @@
-//! `braid bench tpcc` on the command line.
+//! The command line of `braid bench tpcc`.
 
 use crate::suite::args::KindsArgs;
 use crate::workloads::ProcedureKind;
@@ -12,13 +12,13 @@ pub struct TpccArgs {
     /// Warehouses, about 100 MB each
     #[arg(long, default_value = "4", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub warehouses: u32,
-    /// Divides the customers of a district and the items by this, for a quick look
+    /// Divides the number of items and of a district's customers by this, for a quick look
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub scale_down: u32,
-    /// Suppliers that Q2* looks through a fifth of [default: 100, fewer if there are too few items]
+    /// Suppliers; Q2* reads a fifth of them [default: 100, fewer if there are too few items]
     #[arg(long)]
     pub suppliers: Option<u32>,
-    /// Which transactions; several mixes run side by side on the same tables
+    /// Which transactions run; several mixes run in turns on the same tables
     #[arg(long, default_value = "full", value_delimiter = ',')]
     pub mix: Vec<Mix>,
     /// Percent of an order's lines that another warehouse supplies
@@ -27,26 +27,26 @@ pub struct TpccArgs {
     /// Percent of payments by customers of another warehouse
     #[arg(long, default_value = "15", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub remote_payments: u32,
-    /// Which warehouses are at home
+    /// How workers choose their home warehouses
     #[arg(long, default_value = "uniform")]
     pub home: Home,
-    /// Freezes the tables that no transaction writes: items are read without concurrency control
+    /// Freezes the tables that no transaction writes, so that items are read without concurrency control
     #[arg(long)]
     pub freeze: bool,
-    /// Orders take from stocks in the order of their keys, so that orders that lock rows do not wait for each other in a circle
+    /// Orders access stocks in the order of their keys, so that orders that lock rows do not deadlock with each other
     #[arg(long)]
     pub sorted: bool,
-    /// Whether transactions are compiled with the program, or tables and columns are named and looked up at each use; both are compared.
-    /// `interpreted` is for the mixes narrow, new-order and payment
+    /// How transactions are implemented: compiled with the program, or with names of tables and columns that are looked
+    /// up at each use; both are compared. `interpreted` supports the mixes narrow, new-order and payment
     #[arg(long, default_value = "compiled", value_delimiter = ',')]
     pub procedure: Vec<ProcedureKind>,
-    /// What every workload with transactions of several kinds takes.
+    /// Flags of every workload with several kinds of transactions.
     #[command(flatten)]
     pub kinds: KindsArgs,
 }
 
 impl TpccArgs {
-    /// The size of the database.
+    /// Returns the size of the database.
     pub fn scale(&self) -> Result<Scale> {
         let full = Scale::full(self.warehouses);
         let (customers, items) = (full.customers / self.scale_down, full.items / self.scale_down);
@@ -57,7 +57,7 @@ impl TpccArgs {
         Ok(scale)
     }
 
-    /// How the transactions of a mix are made up, compiled.
+    /// Returns the settings of a mix, for compiled transactions.
     pub fn settings(&self, mix: Mix) -> Result<Settings> {
         Ok(Settings {
             interpreted: false,
@@ -70,7 +70,7 @@ impl TpccArgs {
         })
     }
 
-    /// The mixes, each in the ways that are asked for.
+    /// Returns the mixes, each with the requested implementations.
     pub(super) fn mixes(&self) -> Result<Vec<(Mix, ProcedureKind)>> {
         let of_mix = |&mix: &Mix| self.procedure.iter().map(move |&procedure| (mix, procedure));
         let mut mixes: Vec<(Mix, ProcedureKind)> = Vec::new();
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn mixes_are_compiled_or_interpreted() {
-        // Proves that each mix comes once in each way that is asked for, compiled unless it is, and that those that have other
+        // Proves that each mix occurs once per requested implementation, by default compiled, and that mixes with other
         // transactions cannot be interpreted.
         use ProcedureKind::{Compiled, Interpreted};
         assert_eq!(parsed("").mixes().unwrap(), [(Mix::Full, Compiled)]);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn names_of_mixes_are_those_of_the_command_line() {
-        // Proves that `Mix::name` and the parser agree, and that `ALL` leaves none out.
+        // Proves that `Mix::name` and the parser agree, and that `ALL` is complete.
         for mix in Mix::value_variants() {
             assert_eq!(mix.to_possible_value().unwrap().get_name(), mix.name());
         }

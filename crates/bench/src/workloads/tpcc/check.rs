@@ -1,4 +1,4 @@
-//! Every mix in every way of execution, briefly, and what holds afterwards.
+//! A brief run of every mix in every mode, with a check of the conditions afterwards.
 
 use crate::args::{DurabilityKind, Mode, RefillKind};
 use crate::engine::{self, Database, Scheme};
@@ -14,61 +14,61 @@ use braiddb::{Front, IndexKind, TableOptions};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What to run.
+/// The plan of a check.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     /// The size of the database.
     pub scale: Scale,
-    /// Schemes; each has a database of its own for each durability.
+    /// Schemes. For each durability, each scheme has its own database.
     pub cc: Vec<Cc>,
-    /// Durabilities. A database that is in a directory is closed after each run and opened again: conditions are checked
-    /// on what has been recovered, with the indexes that were made anew.
+    /// Durabilities. A database on disk is closed after each run and opened again. Conditions are then checked on the
+    /// recovered data, with rebuilt indexes.
     pub durability: Vec<DurabilityKind>,
     /// The kind of index of all tables.
     pub index: IndexKind,
-    /// Where directories of durable databases are made.
+    /// The directory in which durable databases are made.
     pub directory: PathBuf,
-    /// Mixes, one after the other on the same database.
+    /// Mixes, run one after the other on the same database.
     pub mix: Vec<Mix>,
-    /// Ways to execute each mix: naive, prefetch, interleaved, hybrid or auto.
+    /// Modes of each mix: naive, prefetch, interleaved, hybrid or auto.
     pub mode: Vec<Mode>,
-    /// Threads.
+    /// Number of worker threads.
     pub workers: usize,
     /// Transactions open at once per worker, in the interleaved modes.
     pub batch: usize,
-    /// Transactions of each worker.
+    /// Transactions per worker.
     pub transactions: u64,
     /// The first seed.
     pub seed: u64,
 }
 
-/// What one mix did in one way, and what held afterwards.
+/// The result of one mix in one mode.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The scheme.
     pub cc: Cc,
-    /// What a crash would leave.
+    /// The data that survives a crash of the machine.
     pub durability: DurabilityKind,
-    /// Which transactions.
+    /// The mix.
     pub mix: Mix,
-    /// How they were executed.
+    /// The mode.
     pub mode: Mode,
-    /// Those that have committed, by the kinds of the mix.
+    /// Committed transactions, by kind.
     pub commits: Vec<(&'static str, u64)>,
     /// Orders rolled back on purpose.
     pub rolled_back: u64,
-    /// Attempts that gave way to another transaction.
+    /// Attempts that ended with a conflict.
     pub aborts: u64,
-    /// From the first transaction to the last, the start of the workers included.
+    /// Time from the first transaction to the last, including the start of the workers.
     pub elapsed: Duration,
-    /// Conditions that were checked.
+    /// Number of conditions that were checked.
     pub conditions: usize,
-    /// Those that do not hold, and where.
+    /// The conditions that do not hold, and where.
     pub violations: Vec<String>,
 }
 
-/// Runs everything that the plan asks for, and shows each run as it ends. A condition that does not hold is no error
-/// here; a transaction that fails is one.
+/// Runs everything that the plan requests, and shows each run when it ends. A condition that does not hold is no error
+/// here, but a transaction that fails is.
 pub fn run_all(plan: &RunPlan, show: &mut dyn FnMut(&Run)) -> Result<Vec<Run>> {
     plan.scale.check().map_err(Failure::new)?;
     let mut runs = Vec::new();
@@ -82,7 +82,7 @@ pub fn run_all(plan: &RunPlan, show: &mut dyn FnMut(&Run)) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// The runs under one scheme and durability.
+/// The runs with one scheme and durability.
 struct InOneDatabase<'a> {
     plan: &'a RunPlan,
     cc: Cc,
@@ -151,7 +151,7 @@ pub(super) struct Work {
     pub(super) batch: usize,
 }
 
-/// Runs this many transactions on each worker, and checks that the orders rolled back are those that had to be.
+/// Runs this many transactions on each worker, and checks that exactly the orders that had to roll back did so.
 pub(super) fn run<C: Scheme>(
     db: &Database<C>,
     suite: &Tpcc,

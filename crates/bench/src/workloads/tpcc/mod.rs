@@ -1,5 +1,5 @@
-//! TPC-C on the harness: the flags, the mixes that run on one load, and the twelve conditions. The transactions are those of
-//! the crate `braid-tpcc`.
+//! TPC-C on the harness: the flags, the mixes that run on one load, and the twelve conditions. The transactions come
+//! from the crate `braid-tpcc`.
 
 mod args;
 mod check;
@@ -25,7 +25,7 @@ pub(crate) fn bench(args: &TpccArgs) -> crate::Result<()> {
     show(&run(args)?, "TPC-C", &args.kinds.suite.run)
 }
 
-/// The same without showing anything.
+/// Runs the benchmark without showing its results.
 pub(crate) fn run(args: &TpccArgs) -> crate::Result<Outcome> {
     args.scale()?;
     args.mixes()?;

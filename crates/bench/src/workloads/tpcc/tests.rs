@@ -1,4 +1,4 @@
-//! Every mix in every mode under every scheme, and the conditions afterwards.
+//! Tests of every mix in every mode under every scheme, and of the conditions afterwards.
 
 use super::check::{RunPlan, Work, run, run_all};
 use super::*;
@@ -14,7 +14,7 @@ const MODES: [Mode; 6] =
     [Mode::Naive, Mode::Prefetch, Mode::Interleaved, Mode::Hybrid, Mode::Teams, Mode::Auto];
 const TRANSACTIONS: u64 = 200;
 
-/// Runs in all modes, in memory.
+/// Returns a plan of all modes in memory.
 fn plan(cc: Cc, mix: &[Mix]) -> RunPlan {
     RunPlan {
         scale: Scale::small(2),
@@ -31,7 +31,7 @@ fn plan(cc: Cc, mix: &[Mix]) -> RunPlan {
     }
 }
 
-/// Runs what is planned and checks that all kinds of each mix have committed and that all conditions hold.
+/// Runs the plan, and checks that all kinds of each mix have committed and that all conditions hold.
 fn check(plan: &RunPlan) {
     let runs = run_all(plan, &mut |_| {}).unwrap();
     let modes = plan.mode.iter().filter(|mode| mode.is_there(plan.cc[0].scheme)).count();
@@ -43,7 +43,7 @@ fn check(plan: &RunPlan) {
         assert_eq!(run.commits.len(), run.mix.kinds().len());
         assert!(run.commits.iter().all(|(_, commits)| *commits > 0), "{run:?}");
     }
-    // (Every run compares the orders rolled back with those that were to be.)
+    // Every run compares the orders that rolled back with those that had to.
     assert!(runs.iter().any(|run| run.rolled_back > 0));
 }
 
@@ -54,14 +54,14 @@ macro_rules! mixes {
 
             #[test]
             fn every_mode_holds_the_conditions() {
-                // Proves the conditions after the standard's mix in every mode with two workers, eight transactions open on each.
-                // (Under snapshot isolation TPC-C is serializable.)
+                // Proves the conditions after the standard's mix in every mode, with two workers and eight open
+                // transactions on each. Under snapshot isolation TPC-C is serializable.
                 check(&plan(SchemeKind::$scheme.into(), &[Mix::Full]));
             }
 
             #[test]
             fn databases_that_are_opened_again_hold_the_conditions() {
-                // Proves that the log, and checkpoints of the scheme, bring back tables and indexes between two runs.
+                // Proves that the log and the scheme's checkpoints restore tables and indexes between two runs.
                 let (durability, mode) = (vec![DurabilityKind::Async], vec![Mode::Naive, Mode::Interleaved]);
                 check(&RunPlan { durability, mode, ..plan(SchemeKind::$scheme.into(), &[Mix::Full, Mix::Narrow]) });
             }
@@ -73,7 +73,7 @@ braiddb::schemes!(mixes);
 
 #[test]
 fn every_mix_holds_the_conditions() {
-    // Proves that the conditions say nothing wrong of the other mixes.
+    // Proves that the conditions also hold after the other mixes.
     check(&RunPlan {
         mode: vec![Mode::Naive, Mode::Interleaved],
         ..plan(SchemeKind::Serializable.into(), &Mix::ALL)
@@ -82,13 +82,13 @@ fn every_mix_holds_the_conditions() {
 
 #[test]
 fn declared_readers_hold_the_conditions() {
-    // Proves that OrderStatus and StockLevel may be declared read-only, that is, write nothing.
+    // Proves that OrderStatus and StockLevel can be declared read-only, because they write nothing.
     check(&plan(Cc { scheme: SchemeKind::Serializable, declares: true }, &[Mix::Full]));
 }
 
 #[test]
 fn databases_without_a_log_hold_the_conditions_when_they_are_opened_again() {
-    // Proves that a checkpoint alone, and a log that is synced, bring back tables and indexes between any two runs.
+    // Proves that a checkpoint alone, and a synced log, restore tables and indexes between any two runs.
     let (durability, mode) =
         (vec![DurabilityKind::None, DurabilityKind::Sync], vec![Mode::Naive, Mode::Interleaved]);
     check(&RunPlan { durability, mode, ..plan(SchemeKind::Serializable.into(), &[Mix::Full, Mix::Narrow]) });
@@ -96,8 +96,8 @@ fn databases_without_a_log_hold_the_conditions_when_they_are_opened_again() {
 
 #[test]
 fn the_benchmark_runs_several_mixes_on_one_load() {
-    // Proves that every mode and scheme runs by the driver of all workloads, with hints and without, that the tables are
-    // loaded once for all mixes, that the twelve conditions are its conditions, and that rows name the mix's kinds.
+    // Proves that the driver of all workloads runs every mode and scheme with and without hints, that tables are loaded
+    // once for all mixes, that the twelve conditions are checked, and that rows name the mix's kinds.
     let line = "tpcc --warehouses 1 --scale-down 50 --mix full,cr,ch --mode naive,prefetch,interleaved,hybrid,auto \
                 --cc serializable,declared,snapshot --hints on,off --workers 2 --batch 4 --seconds 0.02 \
                 --repeats 1";
@@ -109,7 +109,7 @@ fn the_benchmark_runs_several_mixes_on_one_load() {
         let names: Vec<&str> = database.conditions.iter().map(|condition| condition.name.as_str()).collect();
         assert!(names.len() == 12 && names[11].starts_with("12. a customer's balance"), "{names:?}");
     }
-    // Two modes have no hints to leave out; mixes have 5, 2 and 6 kinds, and a total each.
+    // Two modes have no hints to leave out. The mixes have 5, 2 and 6 kinds, and each has a total.
     assert_eq!((plan.variants.len(), part.rows.len()), (24, 24 * (6 + 3 + 7)));
     for row in part.rows.iter().filter(|row| row.kind == "total") {
         assert!(row.transactions > 0 && row.given_up == 0, "{row:?}");
@@ -123,7 +123,7 @@ fn the_benchmark_runs_several_mixes_on_one_load() {
 
 #[test]
 fn other_modes_are_refused() {
-    // Proves that a mode that TPC-C has no form for is an error, not another mode.
+    // Proves that a mode that TPC-C does not support is an error, and no other mode runs instead.
     let (kind, parent) = (DurabilityKind::Memory, std::env::temp_dir());
     let (db, _) = engine::open::<Serializable>(TableOptions::default(), kind, &parent).unwrap();
     let suite = load(&db, Settings::new(Scale::small(1)), SEED, 2, &|_, _| {}).unwrap();

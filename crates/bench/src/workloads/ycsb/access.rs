@@ -1,7 +1,7 @@
-//! The one table of records with numbers, and the operations of transactions on it.
+//! The benchmark's only table, whose records have numbers, and the operations of transactions on it.
 //!
-//! A record's number becomes its key through a bijective mixer, so neighbours by number are far apart by key:
-//! numbers in ascending order insert in random order, and popular records lie anywhere in the index.
+//! A record's number becomes its key through a bijective mixer, so neighbors by number are far apart by key. Numbers in
+//! ascending order insert in random order, and popular records lie anywhere in the index.
 
 use crate::engine::{Database, Result, Scheme, Txn, failure, mix};
 use braiddb::{Error, NewValue, Table, research};
@@ -9,47 +9,47 @@ use braiddb::{Error, NewValue, Table, research};
 /// The longest key that `--key-bytes` accepts.
 pub(crate) const KEY_BYTES_MAX: usize = 64;
 
-/// The name of the one table.
+/// The table's name.
 const TABLE: &str = "usertable";
 
-/// A table whose records have numbers. Operations are those of the engine, with nothing in between where keys
-/// are fixed: the engine's own future is returned, not one around it.
+/// A table whose records have numbers. Operations are those of the engine. With fixed keys, the engine's own future is
+/// returned without a wrapper.
 pub(crate) trait Access: Copy + Send + Sync {
     /// Reads one record.
     fn get<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<Option<&[u8]>>>;
     /// Reads one record through nested coroutines.
     fn get_nested<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<Option<&[u8]>>>;
-    /// Reads several by step machines.
+    /// Reads several records by step machines.
     fn get_many<'t, C: Scheme, const N: usize>(
         self,
         tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> impl Future<Output = Result<[Option<&'t [u8]>; N]>>;
-    /// Reads several by coroutines.
+    /// Reads several records by coroutines.
     fn get_many_coroutines<'t, C: Scheme, const N: usize>(
         self,
         tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> impl Future<Output = Result<[Option<&'t [u8]>; N]>>;
-    /// Reads several by nested coroutines.
+    /// Reads several records by nested coroutines.
     fn get_many_nested<'t, C: Scheme, const N: usize>(
         self,
         tx: &'t Txn<C>,
         numbers: &[u64; N],
     ) -> impl Future<Output = Result<[Option<&'t [u8]>; N]>>;
-    /// Writes a record, there or not.
+    /// Writes a record, whether or not it exists.
     fn put<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
-    /// Replaces a record; false: it is absent.
+    /// Replaces a record. Returns false if it does not exist.
     fn update<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<bool>>;
     /// Adds one to the first byte of a record when the transaction commits.
     fn increase<C: Scheme>(self, tx: &Txn<C>, number: u64) -> Result<()>;
     /// Adds a record.
     fn insert<C: Scheme>(self, tx: &Txn<C>, number: u64, value: &[u8]) -> impl Future<Output = Result<()>>;
-    /// Asks the index alone; false: it has no such key.
+    /// Looks only into the index. Returns false if the index does not have the key.
     fn probe<C: Scheme>(self, tx: &Txn<C>, number: u64) -> impl Future<Output = Result<bool>>;
-    /// Reads up to `rows` records in the order of keys from a record on, and adds up their first bytes.
+    /// Reads up to `rows` records in key order, starting at a record, and sums their first bytes.
     fn scan<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize) -> impl Future<Output = Result<u64>>;
-    /// The same, of rows that are given to a closure.
+    /// Does the same with rows that are passed to a closure.
     fn scan_each<C: Scheme>(self, tx: &Txn<C>, number: u64, rows: usize)
     -> impl Future<Output = Result<u64>>;
 }
@@ -64,8 +64,8 @@ impl FixedKeys {
     }
 }
 
-/// Longer keys: constant bytes, then the 8 bytes that differ, as a tenant's or a relation's prefix would make
-/// them.
+/// Longer keys: constant bytes, then the 8 bytes that differ. The prefix of a tenant or a relation would make such
+/// keys.
 #[derive(Clone, Copy)]
 pub(crate) struct LongKeys {
     table: Table<Vec<u8>, [u8]>,
@@ -234,7 +234,7 @@ impl Access for LongKeys {
     }
 }
 
-/// One more in the first byte of a value.
+/// Adds one to the first byte of a value.
 pub(super) fn increased(value: Option<&[u8]>, new: NewValue<'_, [u8]>) -> Result<()> {
     let mut bytes = value.ok_or_else(|| Error::user("there is no such record"))?.to_vec();
     if let Some(first) = bytes.first_mut() {
@@ -243,7 +243,7 @@ pub(super) fn increased(value: Option<&[u8]>, new: NewValue<'_, [u8]>) -> Result
     new.set(&bytes)
 }
 
-/// The first byte of a value: reading it is what makes a read real.
+/// Returns the first byte of a value, so that a read really touches it.
 #[inline(always)]
 pub(crate) fn first(value: &[u8]) -> u64 {
     value.first().copied().map_or(0, u64::from)

@@ -1,4 +1,4 @@
-//! `braid bench ycsb` on the command line.
+//! The command line of `braid bench ycsb`.
 
 use super::access::KEY_BYTES_MAX;
 use crate::args::{RefillKind, parse_count, parse_operations, parse_theta, parse_value_bytes, parse_within};
@@ -23,22 +23,22 @@ pub struct YcsbArgs {
     /// Request distribution [default: the workload's: Zipfian for a-f, latest for d, else uniform]
     #[arg(long)]
     pub distribution: Option<Kind>,
-    /// Bytes of a key, 8 to 64; past 8, all keys share what comes before their last 8 bytes
+    /// Bytes of a key, 8 to 64; longer keys share all bytes before the last 8
     #[arg(long, default_value = "8", value_delimiter = ',', value_parser = parse_key_bytes)]
     pub key_bytes: Vec<usize>,
     /// Bytes of a value, for instance 8, 100, 1Ki
     #[arg(long, default_value = "8", value_delimiter = ',', value_parser = parse_value_bytes)]
     pub value_bytes: Vec<usize>,
-    /// Operations per transaction, for workloads whose name does not say [default: 1]
+    /// Operations per transaction, for workloads whose name does not give it [default: 1]
     #[arg(long, value_delimiter = ',', value_parser = parse_operations)]
     pub reads: Vec<usize>,
-    /// Whether a finished transaction's place is filled at once or when the whole batch is done
+    /// When the place of a finished transaction is filled: at once, or when the whole batch is done
     #[arg(long, default_value = "immediate", value_delimiter = ',')]
     pub refill: Vec<RefillKind>,
-    /// Has checkpoints made, one after the other, while variants run
+    /// Makes checkpoints, one after the other, while variants run
     #[arg(long)]
     pub checkpoints: bool,
-    /// What every workload takes.
+    /// Flags of every workload.
     #[command(flatten)]
     pub suite: SuiteArgs,
 }
@@ -48,7 +48,7 @@ fn parse_key_bytes(text: &str) -> std::result::Result<usize, String> {
 }
 
 impl YcsbArgs {
-    /// Those of a command line, without the words before its flags.
+    /// Parses flags, without the words before them.
     pub(crate) fn of_line(flags: &str) -> Result<YcsbArgs> {
         let command = YcsbArgs::augment_args(clap::Command::new("ycsb").no_binary_name(true));
         let found = command.try_get_matches_from(flags.split_whitespace());

@@ -1,8 +1,7 @@
-//! The transactions of the workloads, once each.
+//! The transactions of the workloads, each written once.
 //!
-//! A transaction draws its requests itself, from the seed in its input: a retry does the same again, and
-//! nothing is allocated or copied per transaction. What differs between modes is the policy and, for reads,
-//! the form of `get`.
+//! A transaction draws its requests from the seed in its input. A retry therefore repeats the same requests, and
+//! nothing is allocated or copied per transaction. Modes differ in the policy and, for reads, in the form of `get`.
 
 use super::access::{Access, first};
 use super::table::{Draws, Ycsb};
@@ -16,14 +15,14 @@ use braiddb::suspend::Suspend;
 type Job<'a, C> = worker::Job<'a, C, Ycsb>;
 type Input = Ticket<u64>;
 
-/// What a transaction has found.
+/// The result of a transaction.
 struct Outcome {
     missing: i64,
     sum: u64,
 }
 
 impl Outcome {
-    /// A transaction begins.
+    /// Counts an attempt, and returns an empty outcome.
     #[inline(always)]
     fn of(draws: &Draws<'_>) -> Self {
         draws.attempted();
@@ -43,7 +42,8 @@ impl Outcome {
     }
 }
 
-/// Reads a record by `$get` and writes what depends on it. Not a function: a coroutine of its own would cost.
+/// Reads a record by `$get` and writes what depends on it. It is a macro because a function would be a coroutine of its
+/// own, which would cost time.
 macro_rules! modify {
     ($draws:ident, $table:ident.$get:ident, $tx:ident, $rng:ident, $outcome:ident) => {
         let number = $draws.draw(&mut $rng);
@@ -52,7 +52,8 @@ macro_rules! modify {
     };
 }
 
-/// Runs the job in its mode; `None`: the mode has no form of this workload, or none under this scheme.
+/// Runs the job in its mode. Returns `None` if the mode does not support this workload, or does not exist under this
+/// scheme.
 pub(crate) fn execute<C: Scheme, A: Access>(
     job: &Job<'_, C>,
     draws: &Draws<'_>,
@@ -106,7 +107,7 @@ pub(crate) fn execute<C: Scheme, A: Access>(
     }
 }
 
-/// Operations drawn from a mix.
+/// Runs operations drawn from a mix.
 fn mixed<C: Scheme, A: Access>(
     job: &Job<'_, C>,
     draws: &Draws<'_>,
@@ -141,7 +142,7 @@ fn mixed<C: Scheme, A: Access>(
     })
 }
 
-/// Point reads and read-modify-writes: the workloads that have every form.
+/// Runs point reads and read-modify-writes, which every mode supports.
 fn point<C: Scheme, A: Access>(
     job: &Job<'_, C>,
     draws: &Draws<'_>,
@@ -178,7 +179,7 @@ fn point<C: Scheme, A: Access>(
                 outcome.done(input)
             })
         }
-        // The widest multi-get that divides the reads.
+        // The widest multi-get that divides the number of reads.
         _ if reads == 0 => None,
         _ if reads.is_multiple_of(10) => multi::<C, A, 10>(job, draws, table, reads, rmws),
         _ if reads.is_multiple_of(8) => multi::<C, A, 8>(job, draws, table, reads, rmws),
@@ -209,7 +210,7 @@ macro_rules! multi_body {
     };
 }
 
-/// The modes with multi-gets.
+/// Runs the modes with multi-gets.
 fn multi<C: Scheme, A: Access, const N: usize>(
     job: &Job<'_, C>,
     draws: &Draws<'_>,
@@ -231,7 +232,7 @@ fn multi<C: Scheme, A: Access, const N: usize>(
     }
 }
 
-/// The modes without forms of their own.
+/// Runs the modes that have no body of their own.
 fn plain<C: Scheme>(
     job: &Job<'_, C>,
     draws: &Draws<'_>,
@@ -246,7 +247,7 @@ fn plain<C: Scheme>(
     }
 }
 
-/// Runs the transactions by a worker.
+/// Runs the transactions on a worker.
 fn drive<C: Scheme, S: Suspend>(
     job: &Job<'_, C>,
     draws: &Draws<'_>,

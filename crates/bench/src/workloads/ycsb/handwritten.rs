@@ -1,5 +1,6 @@
-//! Yardsticks: handwritten transactions of point reads over the engine's own structures. They give no guarantees (one
-//! fixed order of work, no writes, no errors, no cancelling), and so show what these guarantees cost.
+//! Yardsticks: handwritten transactions of point reads over the engine's own structures. They give no guarantees: they
+//! have one fixed order of work, and no writes, errors or cancellation. They therefore show what the engine's
+//! guarantees cost.
 
 use super::access::{FixedKeys, first};
 use super::reader::RawReader;
@@ -15,11 +16,11 @@ use std::time::Instant;
 type Job<'a, C> = worker::Job<'a, C, Ycsb>;
 type Inputs<'a> = worker::Inputs<'a, Ycsb>;
 
-/// Cache lines of a node and of a slot that a read needs, as the engine asks for them.
+/// Cache lines of a node and of a slot that a read needs. The engine prefetches the same.
 const NODE_LINES: usize = 3;
 const SLOT_LINES: usize = 1;
 
-/// Runs point reads by hand. `None`: the workload is not of point reads alone, or the scheme keeps no versions.
+/// Runs point reads by hand. Returns `None` if the workload does anything else, or if the scheme keeps no versions.
 pub(super) fn execute<C: Scheme>(job: &Job<'_, C>, draws: &Draws<'_>, table: FixedKeys) -> Option<Measured> {
     let Shape::Point { reads, rmws: 0 } = draws.shape else { return None };
     let reader = RawReader::new(job.db, table)?;
@@ -30,14 +31,14 @@ pub(super) fn execute<C: Scheme>(job: &Job<'_, C>, draws: &Draws<'_>, table: Fix
     }))
 }
 
-/// What every transaction of a slice works with.
+/// State that all transactions of a slice use.
 struct Work<'a, C: Scheme> {
     draws: &'a Draws<'a>,
     reader: &'a RawReader<C>,
     reads: usize,
 }
 
-/// What a transaction has found.
+/// The result of a transaction.
 #[derive(Default)]
 struct Outcome {
     started_ns: u64,
@@ -54,7 +55,7 @@ impl Outcome {
 }
 
 impl<C: Scheme> Work<'_, C> {
-    /// One transaction after the other.
+    /// Runs one transaction after the other.
     fn sequential(&self, inputs: Inputs<'_>, clock: Instant, measured: &mut Measured) {
         for ticket in inputs {
             let mut rng = Rng::new(ticket.input);
@@ -70,7 +71,7 @@ impl<C: Scheme> Work<'_, C> {
         }
     }
 
-    /// `batch` transactions at once, each advancing by one miss at a time.
+    /// Runs `batch` transactions at once. Each advances by one miss at a time.
     fn interleaved(&self, batch: usize, mut inputs: Inputs<'_>, clock: Instant, measured: &mut Measured) {
         let mut flights: Vec<Flight> = Vec::with_capacity(batch);
         for ticket in inputs.by_ref().take(batch) {
@@ -95,7 +96,7 @@ impl<C: Scheme> Work<'_, C> {
     }
 }
 
-/// The first byte of the value of a key.
+/// Returns the first byte of a key's value.
 #[inline(always)]
 fn read<C: Scheme>(reader: &RawReader<C>, key: u64, snapshot: u64) -> Option<u64> {
     'root: loop {
@@ -107,25 +108,25 @@ fn read<C: Scheme>(reader: &RawReader<C>, key: u64, snapshot: u64) -> Option<u64
         match reader.record(node, key) {
             Ok(Some(record)) => return reader.value(record, snapshot).map(first),
             Ok(None) => return None,
-            Err(_) => {} // the node has moved on
+            Err(_) => {} // the node has changed: restart
         }
     }
 }
 
-/// A transaction in flight: its own state machine, one cache line long.
+/// A transaction in flight: a state machine that is one cache line long.
 struct Flight {
     rng: Rng,
     key: u64,
     snapshot: u64,
     outcome: Outcome,
-    /// The node to read next, or at stage `SLOT` the record.
+    /// The node to read next, or the record in stage `SLOT`.
     at: u32,
     /// The node's level, or another stage.
     stage: u8,
     reads_left: u32,
 }
 
-/// The next read is of the slot of record `at`.
+/// The next read is the slot of record `at`.
 const SLOT: u8 = u8::MAX;
 /// There is no transaction.
 const IDLE: u8 = u8::MAX - 1;
@@ -152,7 +153,7 @@ impl Flight {
         prefetch::<NODE_LINES>(reader.node(self.at));
     }
 
-    /// Advances to the next miss; returns true if the transaction has ended.
+    /// Advances to the next miss. Returns true if the transaction has ended.
     #[inline(always)]
     fn advance<C: Scheme>(&mut self, work: &Work<'_, C>) -> bool {
         let reader = work.reader;

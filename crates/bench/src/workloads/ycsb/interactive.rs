@@ -1,5 +1,5 @@
-//! Transactions that their thread drives by calls, one after the other, as `Database::begin` has them: what a program pays that
-//! neither hands over closures nor keeps a batch open. Conflicts are retried here.
+//! Transactions that their thread drives by calls, one after the other, with `Database::begin`. The mode shows the cost
+//! for a program that neither submits closures nor keeps a batch open. Conflicts are retried here.
 
 use super::access::{FixedKeys, first, increased};
 use super::table::{Draws, Ycsb};
@@ -11,7 +11,7 @@ use braiddb::{Error, Transaction};
 
 type Job<'a, C> = worker::Job<'a, C, Ycsb>;
 
-/// Runs the job by calls. `None`: the workload has no such form.
+/// Runs the job by calls. Returns `None` if the workload is not supported.
 pub(super) fn execute<C: Scheme>(job: &Job<'_, C>, draws: &Draws<'_>, table: FixedKeys) -> Option<Measured> {
     let has_form = matches!(
         draws.shape,
@@ -36,7 +36,7 @@ pub(super) fn execute<C: Scheme>(job: &Job<'_, C>, draws: &Draws<'_>, table: Fix
     })
 }
 
-/// Runs a transaction until it has committed. Returns how many records it has missed.
+/// Runs a transaction until it has committed. Returns the number of records that it did not find.
 fn committed<C: Scheme>(job: &Job<'_, C>, draws: &Draws<'_>, table: FixedKeys, input: u64) -> Result<i64> {
     let once = || {
         draws.attempted();

@@ -1,8 +1,10 @@
 //! YCSB and the workloads of the CoroBase paper, on one table, in every mode.
 //!
-//! `workload` defines the named workloads, `plan` unfolds the command line, `table` loads records, `access` has
-//! the operations on them, `bodies` the transactions, `interactive` those by calls. `handwritten` has the yardsticks: the same reads without the
-//! engine's transactions, over the structures that `reader` leads to.
+//! - `workload` defines the named workloads, and `plan` unfolds the command line.
+//! - `table` loads records, and `access` has the operations on them.
+//! - `bodies` has the transactions, and `interactive` the transactions driven by calls.
+//! - `handwritten` has the yardsticks: the same reads without the engine's transactions, on the structures that
+//!   `reader` exposes.
 
 mod access;
 mod args;
@@ -36,7 +38,7 @@ pub(crate) fn bench(args: &YcsbArgs) -> crate::Result<()> {
     show::show(&run(&YcsbPlan::new(args)?)?, "YCSB", &args.suite.run)
 }
 
-/// The same without showing anything.
+/// Runs the benchmark without showing its results.
 pub(crate) fn run(plan: &YcsbPlan) -> crate::Result<Outcome> {
     let mut outcome = Outcome::new("ycsb", &plan.plan);
     for table in &plan.tables {
@@ -79,13 +81,13 @@ impl Suite for Ycsb {
         Some(self.shape.operations())
     }
 
-    /// Of transactions that touch few records, one in 16; all others.
+    /// Measures one in 16 transactions that touch few records, and all others.
     fn sample_every(&self) -> u32 {
         if self.shape.weight() >= 50 { 1 } else { 16 }
     }
 
     fn settle(&self, commits: u64, missing: i64) {
-        // Where records are added, one that is asked for may not have been committed yet.
+        // If records are added, a requested record may not have been committed yet.
         self.shared.ledger.add(commits, if self.shape.inserts() { 0 } else { missing });
     }
 

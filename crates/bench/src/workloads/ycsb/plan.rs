@@ -1,4 +1,4 @@
-//! What a command line asks for: tables, the work on each, and the variants that do it.
+//! The plan of a command line: tables, the work on each, and the variants that do it.
 
 use super::args::YcsbArgs;
 use super::workload::Workload;
@@ -9,20 +9,20 @@ use crate::suite::plan::{Plan, VARIANTS_MAX};
 use crate::{Failure, Result};
 use std::time::Duration;
 
-/// What to run.
+/// The plan of a run.
 pub(crate) struct YcsbPlan {
     pub(crate) plan: Plan,
-    /// One after the other; all variants run on each.
+    /// The tables, one after the other. All variants run on each.
     pub(crate) tables: Vec<TableSetup>,
 }
 
-/// How a table is made, and what is done with it.
+/// How a table is made, and the work on it.
 #[derive(Clone)]
 pub(crate) struct TableSetup {
     pub(crate) records: u64,
     pub(crate) key_bytes: usize,
     pub(crate) value_bytes: usize,
-    /// Loading stops after this time, with fewer records.
+    /// After this time loading stops, with fewer records.
     pub(crate) load_time_max: Option<Duration>,
     pub(crate) works: Vec<Work>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct TableSetup {
 pub(crate) struct Work {
     pub(crate) workload: Workload,
     pub(crate) distribution: Kind,
-    /// Its skew; 0 where it has none.
+    /// The skew; 0 if the distribution has none.
     pub(crate) theta: f64,
 }
 
@@ -64,13 +64,13 @@ impl YcsbPlan {
         Ok(YcsbPlan { plan, tables })
     }
 
-    /// Slices of one repeat.
+    /// Returns the number of slices in one repeat.
     pub(crate) fn slices(&self) -> usize {
         self.tables.iter().map(|table| table.works.len()).sum::<usize>() * self.plan.variants.len()
     }
 }
 
-/// The combinations of workload, distribution and skew.
+/// Returns the combinations of workload, distribution and skew.
 fn works(args: &YcsbArgs) -> Result<Vec<Work>> {
     let operations: Vec<Option<usize>> =
         if args.reads.is_empty() { vec![None] } else { args.reads.iter().copied().map(Some).collect() };
@@ -87,7 +87,7 @@ fn works(args: &YcsbArgs) -> Result<Vec<Work>> {
     Ok(all)
 }
 
-/// The distributions and skews for a workload that has one of its own.
+/// Returns the distributions and skews for a workload, whose default distribution is `own`.
 fn skews(args: &YcsbArgs, own: Kind) -> Result<Vec<(Kind, f64)>> {
     let asked = args.distribution;
     if asked == Some(Kind::Uniform) && args.theta.iter().any(|&theta| theta != 0.0) {
@@ -113,14 +113,14 @@ mod tests {
 
     #[test]
     fn lists_unfold_and_sequential_modes_have_one_batch() {
-        // Proves that lists multiply, except batches of modes that have none.
+        // Proves that lists multiply, except for the batches of modes without batches.
         let got = plan("--records 1K,2K --mode naive,interleaved --batch 8,16,48 --workload r10,m").unwrap();
         assert_eq!((got.tables.len(), got.tables[0].works.len(), got.plan.variants.len()), (2, 2, 1 + 3));
     }
 
     #[test]
     fn theta_implies_a_skewed_distribution() {
-        // Proves the defaults of distribution and skew, and that a contradiction is refused.
+        // Proves the defaults of distribution and skew, and that contradictions are refused.
         let skew = |line: &str| {
             let work = &plan(line).unwrap().tables[0].works[0];
             (work.distribution, work.theta)

@@ -1,4 +1,4 @@
-//! The loaded table, and what transactions draw from it: records to work on, fresh numbers, and values.
+//! The loaded table, and what transactions draw from it: existing records, fresh numbers, and values.
 
 use super::access::{Access, AnyTable, KEY_BYTES_MAX, open_table};
 use super::plan::TableSetup;
@@ -17,7 +17,7 @@ pub(crate) struct Ycsb {
     pub(super) table: AnyTable,
     pub(super) shape: Shape,
     source: Source,
-    /// What all workloads on the table share.
+    /// State that all workloads on the table share.
     pub(super) shared: Arc<Shared>,
 }
 
@@ -25,11 +25,11 @@ pub(crate) struct Shared {
     payload: Payload,
     /// Numbers from here on are free.
     next_number: AtomicU64,
-    /// Its effects are the records that were missed, where none can be missing.
+    /// Its effects count the records that were not found, in workloads where none can be missing.
     pub(super) ledger: Ledger,
 }
 
-/// Makes and fills the table; a suite for each workload.
+/// Makes and fills the table, and returns a suite for each workload.
 pub(super) fn load<C: Scheme>(db: &Database<C>, setup: &TableSetup) -> crate::Result<Vec<Loaded<Ycsb>>> {
     assert!(setup.key_bytes <= KEY_BYTES_MAX, "the command line has a limit");
     let table = open_table(db, setup.key_bytes)?;
@@ -69,17 +69,17 @@ fn fill_table<C: Scheme, A: Access>(
     })
 }
 
-/// What the transactions of one worker in one slice draw from.
+/// The sources from which transactions of one worker draw in one slice.
 pub(super) struct Draws<'a> {
     pub(super) shape: Shape,
     pub(super) payload: &'a Payload,
-    /// How often transactions have been attempted.
+    /// The number of attempts.
     pub(super) attempts: [Cell<u64>; 1],
     source: &'a Source,
     next_number: &'a AtomicU64,
-    /// How far behind `next_number` records are surely committed.
+    /// Records whose number is at least this far below `next_number` are certainly committed.
     slack: u64,
-    /// Transactions that only read declare it.
+    /// True if read-only transactions declare themselves.
     pub(super) declares: bool,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Draws<'a> {
         self.attempts[0].set(self.attempts[0].get() + 1);
     }
 
-    /// Declares a transaction read-only, if it is and transactions are to do so.
+    /// Declares a transaction read-only, if it is read-only and `declares` is true.
     #[inline(always)]
     pub(super) fn declare<C: Scheme>(&self, tx: &Txn<C>, only_reads: bool) {
         if self.declares && only_reads {
@@ -111,11 +111,11 @@ impl<'a> Draws<'a> {
         }
     }
 
-    /// The number of a record to work on.
+    /// Draws the number of an existing record.
     #[inline(always)]
     pub(super) fn draw(&self, rng: &mut Rng) -> u64 {
         let newest = if self.source.follows_inserts() {
-            // Relaxed: only a number; that its record is there is seen through the table.
+            // Relaxed: it is only a number. The record itself becomes visible through the table.
             self.next_number.load(Ordering::Relaxed).saturating_sub(1 + self.slack)
         } else {
             0
@@ -123,21 +123,21 @@ impl<'a> Draws<'a> {
         self.source.number(rng, newest)
     }
 
-    /// A number that no record has.
+    /// Returns a number that no record has.
     #[inline(always)]
     pub(super) fn fresh(&self) -> u64 {
-        // Relaxed: only uniqueness is asked for.
+        // Relaxed: the number must only be unique.
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// Values to write: slices of one pool of random bytes, so that writing a value allocates nothing.
+/// Values to write. They are slices of one pool of random bytes, so that writing a value allocates nothing.
 pub(super) struct Payload {
     bytes: Vec<u8>,
     value_bytes: usize,
 }
 
-/// Bytes of the pool beyond one value: enough for values to differ, little enough to stay in the cache.
+/// Bytes of the pool beyond one value: enough for values to differ, and few enough to stay in the cache.
 const POOL_BYTES: usize = 4096;
 
 impl Payload {
@@ -146,7 +146,7 @@ impl Payload {
         Payload { bytes: (0..POOL_BYTES + value_bytes).map(|_| rng.next_u64() as u8).collect(), value_bytes }
     }
 
-    /// The value that a number picks.
+    /// Returns the value that belongs to a number.
     #[inline(always)]
     pub(super) fn value(&self, number: u64) -> &[u8] {
         let at = number as usize % POOL_BYTES;

@@ -1,4 +1,4 @@
-//! Every workload in every mode and under every scheme, and the yardsticks beside the engine.
+//! Tests of every workload in every mode and under every scheme, and of the yardsticks.
 
 use super::{YcsbArgs, YcsbPlan, run};
 use crate::args::Mode;
@@ -16,7 +16,7 @@ fn outcome(flags: &str) -> Outcome {
 
 #[test]
 fn every_workload_runs_in_every_mode_that_has_a_form_of_it() {
-    // Proves that all transactions commit and find their records, in tables of short and of long keys.
+    // Proves that all transactions commit and find their records, with short and with long keys.
     const RUN: &str = "--records 2K --seconds 0.01 --batch 4 --workers 2";
     const MODES: &str = "naive,prefetch,amac-mk,coro-mk,coro-fn-mk,corobase-fn,interleaved,hybrid,auto";
     const POINT: &[&str] = &["c", "f", "r4", "r7", "r10", "m"];
@@ -38,8 +38,8 @@ fn every_workload_runs_in_every_mode_that_has_a_form_of_it() {
 
 #[test]
 fn transactions_are_driven_by_calls() {
-    // Proves that they commit and find their records under every scheme, on two threads that conflict, and that other
-    // forms of work, and long keys, have no figures in that mode.
+    // Proves that transactions driven by calls commit and find their records under every scheme, on two threads that
+    // conflict. Other kinds of work, and long keys, have no figures in that mode.
     let schemes: Vec<&str> = SchemeKind::ALL.iter().map(|scheme| scheme.name()).collect();
     let flags =
         "--records 200 --seconds 0.02 --workers 2 --mode interactive --workload r10,m,u10,add2,s10,i,a,probe";
@@ -56,8 +56,8 @@ fn transactions_are_driven_by_calls() {
 
 #[test]
 fn every_scheme_runs_every_kind_of_work() {
-    // Proves that the schemes of the engine's table run side by side, writes and scans that conflict included, and that
-    // the schemes whose records the yardsticks know, and no others, have figures for these.
+    // Proves that the schemes of the engine's table run in turns, with writes and scans that conflict. Exactly the
+    // schemes whose records the yardsticks know have figures for the yardsticks.
     let names: Vec<&str> = SchemeKind::ALL.iter().map(|scheme| scheme.name()).collect();
     let schemes = names.join(",");
     let mixed = outcome(&format!(
@@ -76,7 +76,7 @@ fn every_scheme_runs_every_kind_of_work() {
 
 #[test]
 fn checkpoints_and_counted_transactions() {
-    // Proves that a run ends after the number of transactions that was asked for, and that checkpoints go on meanwhile.
+    // Proves that a run ends after the requested number of transactions, and that checkpoints are made meanwhile.
     let outcome = outcome(
         "--records 1K --workload u10 --mode naive --seconds 60 --transactions 200 --checkpoints --durability async",
     );
@@ -85,7 +85,8 @@ fn checkpoints_and_counted_transactions() {
 
 #[test]
 fn a_scheme_without_snapshots_is_refused_without_a_log() {
-    // Proves that all schemes run on disk with a log, and that an error names the flags where a scheme cannot without one.
+    // Proves that all schemes run on disk with a log, and that an error names the flags if a scheme cannot run without
+    // a log.
     for (scheme, durability) in
         SchemeKind::ALL.iter().flat_map(|scheme| [(scheme, "async"), (scheme, "none")])
     {

@@ -1,4 +1,4 @@
-//! What a transaction does: YCSB A-F by their definitions, and the workloads of the papers.
+//! The named workloads: YCSB A-F as defined, and the workloads of the papers.
 
 use crate::distribution::Kind;
 use crate::{Failure, Result};
@@ -8,13 +8,13 @@ use crate::{Failure, Result};
 pub struct Workload {
     /// The name: `a` … `f`, `r10`, `m`, `u10`, `rmw10`, `s100`, `i`, `probe`.
     pub name: String,
-    /// What its transactions do.
+    /// The work of its transactions.
     pub shape: Shape,
-    /// The request distribution, unless another is asked for.
+    /// The request distribution, unless another is requested.
     pub distribution: Kind,
 }
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// Point reads, then read-modify-writes.
@@ -34,11 +34,11 @@ pub enum Shape {
         /// Records per transaction.
         rows: usize,
     },
-    /// One scan, of this many records.
+    /// One scan of this many records.
     Scan {
         /// Records per scan.
         rows: usize,
-        /// Given to a closure, not asked for one by one.
+        /// True if rows are passed to a closure; false if they are requested one by one.
         for_each: bool,
     },
     /// Inserts of new records.
@@ -60,7 +60,7 @@ pub enum Shape {
     },
 }
 
-/// Shares of operations in percent; what is missing to 100 is read-modify-writes.
+/// Shares of operations in percent. The rest up to 100 is read-modify-writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// Point reads.
@@ -69,12 +69,12 @@ pub struct Mix {
     pub update: u64,
     /// Inserts.
     pub insert: u64,
-    /// Scans of 1 to 100 records, their length uniform.
+    /// Scans of 1 to 100 records, with uniform lengths.
     pub scan: u64,
 }
 
 impl Shape {
-    /// Operations per transaction; a scan is one.
+    /// Returns the operations per transaction. A scan is one operation.
     pub fn operations(self) -> usize {
         match self {
             Shape::Point { reads, rmws } => reads + rmws,
@@ -96,7 +96,7 @@ impl Shape {
         }
     }
 
-    /// Roughly how many records a transaction touches.
+    /// Returns roughly how many records a transaction touches.
     pub fn weight(self) -> usize {
         match self {
             Shape::Scan { rows, .. } => rows,
@@ -107,8 +107,7 @@ impl Shape {
 }
 
 impl Workload {
-    /// The workload of a name; `operations` overrides the operations per transaction where the name leaves
-    /// them open.
+    /// Returns the workload of a name. If the name does not give the operations per transaction, `operations` does.
     pub fn parse(name: &str, operations: Option<usize>) -> Result<Self> {
         let name = name.to_ascii_lowercase();
         let shape = match standard(&name, operations.unwrap_or(1)) {
@@ -129,7 +128,7 @@ impl Workload {
     }
 }
 
-/// YCSB's six and the names that carry no number.
+/// Returns the shape of YCSB's six workloads and of names without a number.
 fn standard(name: &str, operations: usize) -> Option<Shape> {
     let mixed = |read, update, insert, scan| {
         Some(Shape::Mixed { mix: Mix { read, update, insert, scan }, operations })
@@ -149,7 +148,7 @@ fn standard(name: &str, operations: usize) -> Option<Shape> {
     }
 }
 
-/// The papers' names that end in a number.
+/// Returns the shape of the papers' names that end in a number.
 fn counted(name: &str, operations: Option<usize>) -> Result<Shape> {
     let unknown = || {
         Failure::new(format!(
@@ -183,14 +182,14 @@ pub enum Operation {
     Update,
     /// Adds a record.
     Insert,
-    /// Reads records in the order of keys.
+    /// Reads records in key order.
     Scan,
     /// Reads a record and replaces it.
     ReadModifyWrite,
 }
 
 impl Mix {
-    /// The operation for a draw below 100.
+    /// Returns the operation for a draw below 100.
     #[inline(always)]
     pub fn pick(self, draw: u64) -> Operation {
         let Mix { read, update, insert, scan } = self;
@@ -208,7 +207,7 @@ impl Mix {
 mod tests {
     use super::*;
 
-    /// How many of 100 draws are of each operation: read, update, insert, scan, read-modify-write.
+    /// Returns how many of 100 draws are of each operation: read, update, insert, scan, read-modify-write.
     fn shares(name: &str) -> [usize; 5] {
         use Operation::*;
         let Shape::Mixed { mix, operations: 1 } = Workload::parse(name, None).unwrap().shape else {
@@ -233,7 +232,7 @@ mod tests {
 
     #[test]
     fn names_of_the_papers_are_understood() {
-        // Proves the shape behind each name, and that all of them draw uniformly.
+        // Proves the shape of each name, and that all of these workloads draw uniformly.
         let check = |name: &str, shape: Shape| {
             let workload = Workload::parse(name, None).unwrap();
             assert_eq!((workload.shape, workload.distribution), (shape, Kind::Uniform), "{name}");
@@ -251,7 +250,7 @@ mod tests {
 
     #[test]
     fn operations_override_where_the_name_leaves_them_open() {
-        // Proves that `--reads` applies to YCSB and is refused where it would contradict the name.
+        // Proves that `--reads` applies to YCSB, and is refused if it would contradict the name.
         assert_eq!(Workload::parse("c", Some(10)).unwrap().shape.operations(), 10);
         assert_eq!(Workload::parse("a", Some(4)).unwrap().shape.operations(), 4);
         assert!(Workload::parse("r4", Some(10)).is_err());
