@@ -1,4 +1,4 @@
-//! `braid advise`: which fields of a table's rows to put into one column of a projection.
+//! `braid advise`: recommends which fields of a table's rows to put into one column of a projection.
 
 mod groups;
 mod workload;
@@ -28,18 +28,18 @@ A query with a condition is two: one that reads the condition's fields of all ro
 What is counted are lines of a cache of 64 bytes that queries read: all those of a column where all rows are read, and else
 those that the picked rows are probably in. docs/design/projections.md has the model."#;
 
-/// What advice is asked for.
+/// Arguments of `braid advise`.
 #[derive(Args, Debug)]
 #[command(after_long_help = FORM)]
 pub struct AdviseArgs {
-    /// The fields and queries as JSON, which `--help` shows; `-` reads the standard input
+    /// A JSON file with the fields and queries (`--help` shows the format); `-` reads the standard input
     file: PathBuf,
     /// Print a JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Columns of a projection that is a tuple, at most.
+/// The maximum number of columns of a projection that is a tuple.
 const COLUMNS_MAX: usize = 12;
 
 /// Runs `braid advise`.
@@ -66,11 +66,11 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// A workload, what is advised for it, and the two layouts that need no advice.
+/// A workload, the advice for it, and the two layouts that need no advice.
 struct Answer<'w> {
     workload: &'w Workload,
     advice: Advice,
-    /// Whole rows, a column for each field, and what is advised.
+    /// Whole rows, a column for each field, and the advised layout.
     layouts: [(&'static str, Vec<Group>); 3],
 }
 
@@ -85,7 +85,7 @@ impl<'w> Answer<'w> {
         Answer { workload, advice, layouts }
     }
 
-    /// Of each query: its misses in each layout.
+    /// The misses of each query in each layout.
     fn misses(&self) -> Vec<[f64; 3]> {
         let of =
             |query| self.layouts.each_ref().map(|(_, groups)| groups::misses(self.workload, query, groups));
@@ -144,7 +144,7 @@ impl<'w> Answer<'w> {
         text + "\n" + &self.declaration()
     }
 
-    /// A line for each query, and their sum.
+    /// A line for each query, and a line for the total.
     fn table(&self) -> String {
         let line = |cells: [&str; 3], [nsm, dsm, advised]: [String; 3], reads: &str| {
             let [first, share, weight] = cells;
@@ -162,7 +162,7 @@ impl<'w> Answer<'w> {
         format!("{what}\n\n{}\n", lines.join("\n"))
     }
 
-    /// What to write in a program.
+    /// The declaration to write in a program.
     fn declaration(&self) -> String {
         let mut text = format!(
             "Declare the projection with these columns, a group as a tuple or a struct:\n\n    {}\n",
@@ -183,13 +183,13 @@ fn tuple<S: Borrow<str>>(elements: &[S]) -> String {
     format!("({}{comma})", elements.join(", "))
 }
 
-/// A share or a weight in eight characters.
+/// Formats a share or a weight in at most eight characters.
 fn short(number: f64) -> String {
     let text = number.to_string();
     if text.len() > 8 { format!("{number:.1e}") } else { text }
 }
 
-/// A number of lines in not too many characters.
+/// Formats a number of lines compactly.
 fn number(lines: f64) -> String {
     match lines {
         ..100.0 => format!("{lines:.2}"),
@@ -209,7 +209,8 @@ mod tests {
         f(Answer::new(&Workload::read(json.as_bytes()).unwrap()));
     }
 
-    /// Text and JSON say the same of each query: all layouts, their sums, the groups, what is not read, and the type to declare.
+    /// Text and JSON say the same of each query: all layouts, their sums, the groups, the unread fields and the type to
+    /// declare.
     #[test]
     fn an_answer_is_text_or_json() {
         answer(EXAMPLE, |answer| {
@@ -232,14 +233,15 @@ mod tests {
         });
     }
 
-    /// The example that `--help` shows can be read, and means what is said below it.
+    /// The example that `--help` shows can be read, and means what the text below it says.
     #[test]
     fn the_example_is_right() {
         let (from, to) = (FORM.find('{').unwrap(), FORM.rfind('}').unwrap());
         answer(&FORM[from..=to], |answer| assert_eq!(answer.columns(), "((id, note), price)"));
     }
 
-    /// Tuples of one element have their comma; more columns than a tuple has are noted, and so is a search that was not complete.
+    /// One-element tuples have their comma. The answer mentions more columns than a tuple can have, and an incomplete
+    /// search.
     #[test]
     fn what_can_be_declared_is_said() {
         let fields: Vec<String> = (0..15).map(|at| format!(r#""f{at}": 8"#)).collect();
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!([1.5, 99_999.6, 1.5e15].map(number), ["1.50", "100,000", "1.500e15"]);
     }
 
-    /// A file that is not there is named by the command's error.
+    /// The command's error names a missing file.
     #[test]
     fn a_missing_file_is_named() {
         let args = AdviseArgs { file: "no/such.json".into(), json: false };

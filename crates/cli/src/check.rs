@@ -1,11 +1,11 @@
-//! `braid check`: checks of the files of a database. (`braid-lab check` has those of the engine's guarantees.)
+//! `braid check`: checks the files of a database. `braid-lab check` checks the engine's guarantees.
 
 mod database;
 
 use braid_bench::ending::Failure;
 use clap::{Args, Subcommand};
 
-/// What to check.
+/// Arguments of `braid check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     #[command(subcommand)]
@@ -14,11 +14,11 @@ pub struct CheckArgs {
 
 #[derive(Subcommand, Debug)]
 enum CheckCommand {
-    /// Every file of a database on disk, its checkpoints and its log, and that the database can be opened
+    /// Check every file of a database on disk, including checkpoints and log, and whether the database would open
     Db(database::DatabaseArgs),
 }
 
-/// Runs the command. Damage is an error, after everything was printed.
+/// Runs the command. Damage is an error, reported after everything is printed.
 pub fn check(args: &CheckArgs) -> Result<(), Failure> {
     match &args.command {
         CheckCommand::Db(args) => database::database(args),

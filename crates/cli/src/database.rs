@@ -1,4 +1,4 @@
-//! The commands for a database on disk: what they share is how one is opened.
+//! The commands for a database on disk, and the code that they share, such as opening a database.
 
 pub mod backup;
 pub mod changes;

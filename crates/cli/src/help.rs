@@ -1,4 +1,4 @@
-//! `braid completions` and `braid man`: what shells and `man` know of the command, made from its definition.
+//! `braid completions` and `braid man`: shell completions and `man` pages, generated from the command's definition.
 
 use crate::database::open::Failure;
 use clap::{Args, Command};
@@ -7,17 +7,17 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// Which shell.
+/// Arguments of `braid completions`.
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
-    /// The shell
+    /// The shell to generate the script for
     shell: Shell,
 }
 
-/// Where to.
+/// Arguments of `braid man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The directory for the pages, which is made if it is not there; pages of these names are replaced
+    /// The directory for the pages; created if missing, and pages of the same names are replaced
     directory: PathBuf,
 }
 

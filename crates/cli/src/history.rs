@@ -1,4 +1,4 @@
-//! `braid history check`: judges a history of transactions, of Braid or of any other engine.
+//! `braid history check`: checks a history of transactions, of Braid or of any other engine, for anomalies.
 
 use braid_history::{Checker, Class, History, Model, Order, Verdict};
 use clap::{Args, Subcommand, ValueEnum};
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-/// What to do with a history.
+/// Arguments of `braid history`.
 #[derive(Args, Debug)]
 pub struct HistoryArgs {
     #[command(subcommand)]
@@ -17,24 +17,24 @@ pub struct HistoryArgs {
 
 #[derive(Subcommand, Debug)]
 enum HistoryCommand {
-    /// Checks a file of JSON lines against a model; docs/design/history-format.md describes the format
+    /// Check a file of JSON lines against a model; docs/design/history-format.md describes the format
     Check(CheckArgs),
 }
 
 #[derive(Args, Debug)]
 struct CheckArgs {
-    /// The history; `-` reads the standard input
+    /// The history file; `-` reads the standard input
     file: PathBuf,
-    /// What the history must keep
+    /// The isolation model that the history must satisfy
     #[arg(long, value_enum, default_value_t = ModelArg::Serializable)]
     model: ModelArg,
-    /// Where the order of versions comes from; by default the values and, where there are any, the stamps
+    /// The source of the version order; by default the values, and the stamps too if the history has any
     #[arg(long, value_enum)]
     order: Option<OrderArg>,
-    /// Keep the order within each session under every model; `strict` always does
+    /// Require the order within each session under every model; `strict` always requires it
     #[arg(long)]
     sessions: bool,
-    /// How many anomalies to print
+    /// Maximum number of anomalies to print
     #[arg(long, default_value_t = 10)]
     anomalies: usize,
     /// Print a JSON array with one verdict per order
@@ -55,7 +55,7 @@ enum OrderArg {
     Values,
 }
 
-/// Runs the command. An anomaly is an error, after everything was printed.
+/// Runs the command. An anomaly is an error, reported after everything is printed.
 pub fn history(args: &HistoryArgs) -> Result<(), Box<dyn Error>> {
     let HistoryCommand::Check(args) = &args.command;
     let history = read(&args.file)?;
@@ -133,7 +133,7 @@ mod tests {
         r#"{"id":2,"session":2,"status":"committed","ops":[{"read":{"key":2,"value":null}},{"write":{"key":1,"value":6}}]}"#,
     );
 
-    /// Whether a history is accepted, and what is printed.
+    /// Runs the command. Returns whether the history is accepted, and the output.
     fn run(text: &str, flags: &[&str]) -> (bool, String) {
         let line = ["history", "check", "-"].iter().chain(flags);
         let HistoryCommand::Check(args) = Alone::parse_from(line).args.command;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn verdicts_are_printed_as_json() {
-        // Proves that the JSON is one array that can be read, with the anomalies cut to the number asked for.
+        // Proves that the JSON is one readable array, with the anomalies limited to the requested number.
         let (_, printed) = run(SKEW, &["--json"]);
         let verdicts: serde_json::Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(verdicts[0]["anomalies"][0]["class"], "write_skew");
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        // Proves that the error says which file could not be opened.
+        // Proves that the error names the file that could not be opened.
         let error = read(Path::new("no/such/file.jsonl")).unwrap_err().to_string();
         assert!(error.starts_with("no/such/file.jsonl: "), "{error}");
     }

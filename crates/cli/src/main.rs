@@ -1,6 +1,6 @@
 //! The command `braid`.
 //!
-//! Exit codes are in `EXIT_CODES`; 130 and 141 are those by which shells report SIGINT and SIGPIPE.
+//! Exit codes are in `EXIT_CODES`. Shells report SIGINT and SIGPIPE by the codes 130 and 141.
 #![forbid(unsafe_code)]
 
 mod advise;
@@ -13,8 +13,7 @@ use braid_bench::ending;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Boxed coroutines of the papers' variants allocate much; a slow allocator would make them look worse than
-/// they are.
+/// Boxed coroutines of the papers' variants allocate a lot. A slow allocator would make them look worse than they are.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -32,43 +31,44 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures the engine: without a subcommand, the gain of interleaving on this machine, in under three minutes
+    /// Measure the engine; without a subcommand, the gain of interleaving on this machine, in under three minutes
     Bench(braid_bench::BenchArgs),
-    /// Checks the files of a database on disk
+    /// Check the files of a database on disk
     Check(check::CheckArgs),
-    /// Copies a database on disk, which may be in use
+    /// Copy a database on disk, even while it is in use
     Backup(database::backup::BackupArgs),
-    /// Says what a database on disk is made of: tables, checkpoint, log
+    /// Describe a database on disk: tables, checkpoint, log
     Info(database::info::InfoArgs),
-    /// Prints what the program counts that has a database open, once or as rates over time
+    /// Print the statistics of a program that has the database open, once or as rates over time
     Stats(database::stats::StatsArgs),
-    /// Looks into a database on disk and changes its rows, command by command
+    /// Read and change rows of a database on disk, command by command
     Shell(database::shell::ShellArgs),
-    /// Lists the tables of a database on disk
+    /// List the tables of a database on disk
     Tables(database::look::TablesArgs),
-    /// Prints the value of one row of a database on disk
+    /// Print the value of one row of a database on disk
     Get(database::look::GetArgs),
-    /// Prints rows of a table of a database on disk, in the order of their keys
+    /// Print rows of a table of a database on disk, in key order
     Scan(database::look::ScanArgs),
-    /// Prints what was committed to a database on disk, one transaction after the other, as far as its log goes back
+    /// Print the transactions committed to a database on disk, one by one, as far back as its log goes
     Changes(database::changes::ChangesArgs),
-    /// Writes the rows of a database on disk as text, as of one moment
+    /// Write the rows of a database on disk as text, from one consistent snapshot
     Dump(database::dump::DumpArgs),
-    /// Reads rows that `dump` has written into a database on disk
+    /// Load rows written by `dump` into a database on disk
     Load(database::load::LoadArgs),
-    /// Deletes a table of a database on disk, with all its rows
+    /// Delete a table of a database on disk with all its rows, or an index of the table
     Drop(database::drop::DropArgs),
-    /// Copies everything that can be read of a damaged database into a new one
+    /// Copy everything that can be read of a damaged database into a new one
     Salvage(database::salvage::SalvageArgs),
-    /// Makes a new database from one as it was at an earlier point, or from a backup and an archive of its log
+    /// Create a new database from an earlier state of one, or from a backup and an archive of its log
     Restore(database::restore::RestoreArgs),
-    /// Checks a history of transactions, of Braid or any other engine, for anomalies
+    /// Check a history of transactions, of Braid or any other engine, for anomalies
     History(history::HistoryArgs),
-    /// Advises which fields of a table's rows to put into one column of a projection, by the queries that read them
+    /// Advise which fields of a table's rows to put into one column of a projection, based on the queries that read
+    /// them
     Advise(advise::AdviseArgs),
-    /// Prints a script by which a shell completes this command's words
+    /// Print a script that makes a shell complete this command's words
     Completions(help::CompletionsArgs),
-    /// Writes this command's pages for `man`
+    /// Write `man` pages for this command
     Man(help::ManArgs),
 }
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        // Proves that no two flags or names of commands clash.
+        // Proves that no two flags or command names clash.
         Cli::command().debug_assert();
         assert!(Cli::try_parse_from(["braid", "bench"]).is_ok());
         assert!(

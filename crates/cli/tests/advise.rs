@@ -1,4 +1,4 @@
-//! `braid advise` as a program: what it reads, prints and refuses.
+//! `braid advise` as a program: its input, its output and its errors.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -7,7 +7,7 @@ use common::Directory;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// Two queries, each of fields that the other does not read, and a field that none reads.
+/// Two queries, each of fields that the other does not read, and a field that no query reads.
 const WORKLOAD: &str = r#"{"rows": 1000000, "fields": {"a": 8, "b": 8, "c": 8, "d": 48},
     "queries": [{"reads": ["a", "b"], "share": 0.1}, {"reads": ["c"], "weight": 3}]}"#;
 
@@ -15,7 +15,7 @@ fn advise(args: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
     command.arg("advise").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    _ = child.stdin.take().unwrap().write_all(input.as_bytes()); // (it need not read it)
+    _ = child.stdin.take().unwrap().write_all(input.as_bytes()); // the child may exit without reading it
     child.wait_with_output().unwrap()
 }
 
@@ -31,7 +31,7 @@ fn refusal(args: &[&str], input: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Fields that are read together are one column, from a file as from the standard input.
+/// Fields that are read together form one column, whether the workload comes from a file or from the standard input.
 #[test]
 fn columns_for_queries() {
     let text = answer(&["-"], WORKLOAD);
@@ -44,7 +44,7 @@ fn columns_for_queries() {
     assert!(json.to_string().contains(r#"["a","b"]"#), "{json}");
 }
 
-/// What cannot be answered is refused with the name of the file and what is wrong with it.
+/// A workload without an answer is refused. The error names the file and the fault.
 #[test]
 fn refusals() {
     for (input, reason) in [

@@ -1,4 +1,4 @@
-//! The commands for a database on disk, as they are called: their output, their messages, their exit status.
+//! The commands for a database on disk, run as a user runs them: their output, messages and exit status.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 impl Directory {
-    /// A file in it.
+    /// Creates a file in the directory.
     fn file(&self, name: &str, contents: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, contents).unwrap();
@@ -24,7 +24,7 @@ fn braid(directory: &Directory, line: &str) -> Output {
     command.current_dir(&directory.0).args(line.split(' ')).output().unwrap()
 }
 
-/// What it prints, where it does what it was told.
+/// The output of a command that succeeds.
 fn printed(directory: &Directory, line: &str) -> String {
     let output = braid(directory, line);
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +32,7 @@ fn printed(directory: &Directory, line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What it says, where it does not.
+/// The error message of a command that fails.
 fn refused(directory: &Directory, line: &str) -> String {
     let output = braid(directory, line);
     assert_eq!(output.status.code(), Some(1), "{line}");
@@ -45,10 +45,10 @@ fn open(path: &Path) -> Database {
     Database::open(path, options).unwrap()
 }
 
-/// A key of keys.
+/// A key that consists of keys.
 type Nested = (i32, (Vec<u8>, String), u64);
 
-/// Tables of many types, awkward strings, and an empty table.
+/// Creates tables of many types, with awkward strings, and an empty table.
 fn fill(path: &Path) {
     let db = open(path);
     let words: Table<String, str> = db.table("words, \"quoted\"\n").unwrap();
@@ -99,7 +99,7 @@ fn what_is_dumped_and_loaded_is_dumped_again() {
     assert_eq!(loaded, "24 rows of 9 tables were loaded\n");
     assert_eq!(printed(&directory, "dump copy"), first);
     assert_eq!(open(&directory.0.join("copy")).tables(), open(&directory.0.join("db")).tables());
-    // Loaded again, rows take their own places.
+    // Rows that are loaded again replace themselves.
     printed(&directory, "load copy dump");
     printed(&directory, "dump copy --output again");
     assert_eq!(fs::read_to_string(directory.0.join("again")).unwrap(), first);
@@ -145,7 +145,7 @@ fn a_table_survives_csv() {
 
 #[test]
 fn keys_of_types_that_are_not_known_survive_csv() {
-    // Proves that the header says whether such keys have eight bytes each, so that a dump can be loaded.
+    // Proves that the header says whether keys of an unknown type have eight bytes each, so that a dump can be loaded.
     let directory = Directory::new("mine");
     for (fixed8, key) in [(true, "0001020304050607"), (false, "00")] {
         let text = format!(
@@ -153,7 +153,7 @@ fn keys_of_types_that_are_not_known_survive_csv() {
              {{\"table\":\"t\",\"key\":{{\"hex\":\"{key}\"}},\"value\":1}}\n"
         );
         directory.file("dump", &text);
-        let text = format!("{{\"trailer\":true}}\n{text}{{\"rows\":{{\"t\":1}}}}\n"); // as it is dumped
+        let text = format!("{{\"trailer\":true}}\n{text}{{\"rows\":{{\"t\":1}}}}\n"); // the form of a dump
         printed(&directory, &format!("load db-{fixed8} dump"));
         let first = printed(&directory, &format!("dump db-{fixed8} --format csv"));
         directory.file("csv", &first);
@@ -164,7 +164,7 @@ fn keys_of_types_that_are_not_known_survive_csv() {
 
 #[test]
 fn many_rows_are_loaded_and_the_last_of_a_key_wins() {
-    // Proves that rows over many transactions are all there, in the end as the file has them.
+    // Proves that a load over many transactions has all rows, and that the last row in the file with a given key wins.
     let directory = Directory::new("many");
     let mut text = String::from("{\"table\":\"t\",\"key_type\":\"u32\",\"value_type\":\"u64\"}\n");
     for value in 0..50_000u64 {
@@ -183,7 +183,7 @@ fn many_rows_are_loaded_and_the_last_of_a_key_wins() {
 
 #[test]
 fn lines_that_are_no_rows_are_named() {
-    // Proves that the message says file, line and what is wrong.
+    // Proves that the message has the file, the line and the fault.
     let directory = Directory::new("bad");
     let table = r#"{"table":"t","key_type":"(u32, string)","value_type":"u8"}"#;
     let row = r#"{"table":"t","key":[1,"a"],"value":1}"#;
@@ -223,7 +223,8 @@ fn lines_that_are_no_rows_are_named() {
 
 #[test]
 fn a_database_is_checked_copied_and_salvaged() {
-    // Proves the way from a good database over a damaged one to what is left of it.
+    // Proves that the commands check, copy and restore a good database, and find and salvage the readable part of a
+    // damaged one.
     let directory = Directory::new("tools");
     fill(&directory.0.join("db"));
     assert!(printed(&directory, "check db db").ends_with("the database opens, with the log alone\n"));
@@ -261,7 +262,7 @@ fn a_database_is_checked_copied_and_salvaged() {
     let salvaged = printed(&directory, "salvage db new");
     assert!(salvaged.contains("damaged: log-00000000000000000001 at offset "), "{salvaged}");
     assert!(refused(&directory, "salvage db new").contains("is not empty"));
-    // Of the one transaction nothing is left; of the tables, all.
+    // Nothing is left of the only transaction. All tables are left.
     let tables_of = |dump: &str| {
         dump.lines().filter(|line| line.contains("key_type")).map(String::from).collect::<Vec<_>>()
     };
@@ -272,7 +273,7 @@ fn a_database_is_checked_copied_and_salvaged() {
 
 #[test]
 fn what_is_no_database_or_in_use_is_refused() {
-    // Proves that messages say what is wrong and what to do, and that nothing is made where nothing was.
+    // Proves that messages say what is wrong and what to do, and that nothing is created where there was nothing.
     let directory = Directory::new("refused");
     for line in ["dump none", "check db none", "salvage none new", "backup none new"] {
         assert!(refused(&directory, line).contains("there is no database in none"), "{line}");
@@ -316,13 +317,13 @@ fn what_is_no_database_or_in_use_is_refused() {
     assert!(refused(&directory, "dump copy --table u").contains("there is no table \"u\", but [\"t\"]"));
 }
 
-/// CRC32C, bit by bit.
 fn crc32c(bytes: Vec<u8>) -> u32 {
     let shift = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), shift))
 }
 
-/// Sets the version in a file's head to 9, and the checksum to match, of the file's first `sealed_bytes` bytes, or of all.
+/// Sets the version in a file's head to 9 and mends the checksum, which covers the file's first `sealed_bytes` bytes,
+/// or the whole file.
 fn make_later(path: &Path, sealed_bytes: Option<usize>) {
     let mut bytes = fs::read(path).unwrap();
     bytes[8] = 9;
@@ -334,7 +335,7 @@ fn make_later(path: &Path, sealed_bytes: Option<usize>) {
 
 #[test]
 fn a_later_version_is_no_damage() {
-    // Proves that files of a later version are named with that version, and that nobody is told to salvage them.
+    // Proves that errors about files of a later version name the version, and do not advise salvage.
     for (file, sealed_bytes) in [("database", None), ("log-00000000000000000001", Some(64))] {
         let directory = Directory::new("later");
         fill(&directory.0.join("db"));
@@ -353,7 +354,8 @@ fn a_later_version_is_no_damage() {
 
 #[test]
 fn a_database_is_restored() {
-    // Proves that the command restores all or up to a point, and says what can be restored where it cannot.
+    // Proves that the command restores everything, or the state at a given point. If it cannot, it says what can be
+    // restored.
     let directory = Directory::new("restore");
     fill(&directory.0.join("db"));
     let first = printed(&directory, "dump db");
@@ -377,7 +379,7 @@ fn a_database_is_restored() {
         assert!(!directory.0.join("other").exists());
     }
     assert!(refused(&directory, "restore db all").contains("is not empty"));
-    // The log is in parts: a copy, and what an archive has.
+    // The log is in two parts: one in the copy, one in the archive.
     fs::create_dir(directory.0.join("archive")).unwrap();
     let log = "log-00000000000000000001";
     fs::rename(directory.0.join("db").join(log), directory.0.join("archive").join(log)).unwrap();
@@ -389,8 +391,8 @@ fn a_database_is_restored() {
 
 #[test]
 fn tables_and_rows_are_looked_at() {
-    // Proves that keys are given as they are printed, that scans have bounds, prefixes, a direction and a limit, and that what is not
-    // there is named.
+    // Proves that keys are given as they are printed, that scans have bounds, prefixes, a direction and a limit, and
+    // that errors name missing tables and rows.
     let directory = Directory::new("look");
     fill(&directory.0.join("db"));
     let tables = printed(&directory, "tables db");
@@ -467,7 +469,8 @@ fn a_table_is_dropped() {
 
 #[test]
 fn structs_are_objects_with_their_fields() {
-    // Proves that rows of derived types, also of earlier versions, survive both forms byte for byte and can be written by hand.
+    // Proves that rows of derived types, including earlier versions, survive both formats byte for byte and can be
+    // written by hand.
     let directory = Directory::new("structs");
     let definitions = concat!(
         r#"["address 1: {town: string}","user 1: {name: string}","#,
@@ -503,7 +506,7 @@ fn structs_are_objects_with_their_fields() {
         "{tables}"
     );
 
-    // Fields come in any order, and each has to be there.
+    // Fields come in any order, and each must be present.
     let row = |value: &str| {
         directory.file("row", &format!("{{\"table\":\"users\",\"key\":9,\"value\":{value}}}\n"));
         "load db row"
@@ -521,7 +524,7 @@ fn structs_are_objects_with_their_fields() {
         let error = refused(&directory, row(value));
         assert!(error.contains(why), "{value}: {error}");
     }
-    // A dump that knows fewer versions means the newest of its own.
+    // In a dump that knows fewer versions, a row without a version has the newest version of the dump.
     directory.file(
         "older",
         concat!(
@@ -533,7 +536,7 @@ fn structs_are_objects_with_their_fields() {
     );
     printed(&directory, "load db older");
     assert_eq!(printed(&directory, "get db users 10"), "{\"@version\":1,\"name\":\"Kay\"}\n");
-    // Definitions that go in a circle, or are none.
+    // Definitions that are circular, malformed or contradictory.
     for (definitions, why) in [
         (r#"["user 1: {friend: option of user}"]"#, None),
         (r#"["user 1: {a: u8}","user 2 {}"]"#, Some("\"user 2 {}\" is no definition")),
@@ -583,8 +586,8 @@ impl From<EventV1> for Event {
 
 #[test]
 fn enums_are_objects_with_their_variant() {
-    // Proves that keys and values of derived enums, also of earlier versions, are shown with their variants and fields, survive both forms
-    // byte for byte, and can be written by hand.
+    // Proves that keys and values of derived enums, including earlier versions, are shown with their variants and
+    // fields, survive both formats byte for byte, and can be written by hand.
     let directory = Directory::new("enums");
     let created = |at| EventV1::Created { at, by: "Ada".into() };
     {
@@ -657,8 +660,8 @@ fn enums_are_objects_with_their_variant() {
 
 #[test]
 fn indexes_by_columns_are_shown_and_obeyed() {
-    // Proves that the commands that write rows maintain indexes that the database keeps, and keep them unique; and that those are shown,
-    // dumped and loaded.
+    // Proves that the commands that write rows maintain the database's indexes by columns and enforce uniqueness, and
+    // that these indexes are shown, dumped and loaded.
     let directory = Directory::new("indexes");
     let db = open(&directory.0.join("db"));
     let people: Table<u64, (String, String, bool)> = db.table("people").unwrap();
@@ -693,7 +696,7 @@ fn indexes_by_columns_are_shown_and_obeyed() {
     printed(&directory, "load db moved");
     printed(&directory, "load db row"); // the name is free now
 
-    // Declared by hand: as they are, otherwise, and such that cannot be.
+    // Indexes that are declared by hand: the same as existing ones, different ones, and impossible ones.
     let declare = |indexes: &str| {
         let types = r#""table":"people","key_type":"u64","value_type":"fields (string, string, bool)""#;
         directory.file("types", &format!("{{{types},\"indexes\":[{indexes}]}}\n"));
@@ -714,7 +717,8 @@ fn indexes_by_columns_are_shown_and_obeyed() {
 
 #[test]
 fn what_was_committed_is_printed() {
-    // Proves that `changes` prints transactions with typed rows, goes on from a position, and says why it cannot.
+    // Proves that `changes` prints transactions with typed rows, continues from a position, and says why it cannot
+    // continue.
     let directory = Directory::new("changes");
     let db = open(&directory.0.join("db"));
     let names: Table<(u32, String), str> = db.table("names").unwrap();
@@ -742,7 +746,7 @@ fn what_was_committed_is_printed() {
     assert_eq!(positions.len(), 5);
     let rest = printed(&directory, &format!("changes db --from {} --limit 1 --json", positions[1]));
     assert!(rest.starts_with(&format!(r#"{{"position":"{}","commit_timestamp":"#, positions[2])), "{rest}");
-    let deleted = r#""changes":[{"table":"people","key":[1,"a"],"deleted":true}]}"#; // by the name that it has now
+    let deleted = r#""changes":[{"table":"people","key":[1,"a"],"deleted":true}]}"#; // by its present name
     assert!(rest.trim_end().ends_with(deleted), "{rest}");
     assert_eq!(printed(&directory, &format!("changes db --from {}", positions[4])), "");
     assert_eq!(braid(&directory, "changes db --from 12").status.code(), Some(1));

@@ -1,4 +1,4 @@
-//! How the command ends when that is the user's wish.
+//! How the command ends when the user ends it.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ fn braid(line: &str) -> Child {
     command.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Its exit code and what it says.
+/// The exit code of the command and its error output.
 fn end(mut child: Child) -> (Option<i32>, String) {
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -28,7 +28,7 @@ fn directory(name: &str) -> PathBuf {
 
 #[test]
 fn a_reader_that_has_seen_enough_ends_it_quietly() {
-    // Proves that a closed pipe is no error that is told, be it `println!` that meets it or a writer.
+    // Proves that a closed pipe causes no error message, whether `println!` or a writer meets it.
     let directory = directory("pipe");
     let rows: String =
         (0..100_000).map(|key| format!("{{\"table\":\"t\",\"key\":{key},\"value\":{key}}}\n")).collect();
@@ -55,8 +55,8 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 
 #[test]
 fn an_interrupt_removes_what_was_made() {
-    // Proves that a benchmark on disk leaves no database behind, at whichever moment it is interrupted: it makes one to see
-    // that it can, another one to measure.
+    // Proves that a benchmark on disk leaves no database behind, whenever it is interrupted. It creates one database to
+    // check that it can, and another one to measure.
     let directory = directory("interrupt");
     let place = directory.display();
     let is_empty = || std::fs::read_dir(&directory).unwrap().next().is_none();

@@ -1,5 +1,5 @@
-//! The real program on the real file system, whose syncs fail: strace answers them with an error. Where strace is, run
-//! it by `cargo test -p braid-cli --test failing_syncs -- --ignored`.
+//! The real program on the real file system, with failing syncs: strace answers them with an error. If strace is
+//! installed, run `cargo test -p braid-cli --test failing_syncs -- --ignored`.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ fn braid(directory: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_braid")).current_dir(directory).args(words).output().unwrap()
 }
 
-/// Loads rows into a new database, with every sync of a thread failing from its `nth` on.
+/// Loads rows into a new database. All syncs of a thread fail from its `nth` on.
 fn load_with_failure(directory: &Path, calls: &str, nth: usize) -> Output {
     let _ = std::fs::remove_dir_all(directory.join("db"));
     let inject = format!("inject={calls}:error=EIO:when={nth}+");
@@ -29,8 +29,8 @@ fn load_with_failure(directory: &Path, calls: &str, nth: usize) -> Output {
         .unwrap()
 }
 
-/// Proves that a failing sync, of files or of the directory, ends what is under way with an error that says so,
-/// and that no row is lost by it that was said to be loaded: whatever sync is the first to fail.
+/// Proves that a failing sync, of a file or of the directory, ends the load with an error that reports it, and that no
+/// row is lost that was reported as loaded, whichever sync is the first to fail.
 #[test]
 #[ignore = "needs strace"]
 fn a_failing_sync_is_reported_and_loses_nothing() {
@@ -56,7 +56,7 @@ fn a_failing_sync_is_reported_and_loses_nothing() {
             assert_eq!(output.status.code(), Some(1), "{calls} {nth}: an error, and no panic: {text}");
             let says_so = text.contains("(os error 5)") || text.contains("durable");
             assert!(says_so, "{calls} {nth}: {text}");
-            // What is there opens, if it was made so far; and the rows that are there can be read.
+            // If the database was created, it opens and its rows can be read.
             if directory.0.join("db/database").exists() {
                 let check = braid(&directory.0, &["check", "db", "db"]);
                 assert!(check.status.success(), "{calls} {nth}: {}", String::from_utf8_lossy(&check.stdout));

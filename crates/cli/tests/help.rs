@@ -1,4 +1,4 @@
-//! What is made from the command's definition.
+//! Tests of the completions and pages that are generated from the command's definition.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
@@ -11,7 +11,7 @@ fn printed(words: &[&str]) -> String {
 
 #[test]
 fn shells_know_the_commands() {
-    // Proves that the scripts of all shells have the commands, also those of commands, and their flags.
+    // Proves that the scripts of all shells have the commands, their subcommands and their flags.
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = printed(&["completions", shell]);
         for word in ["salvage", "ycsb", "durability"] {

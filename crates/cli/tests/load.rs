@@ -1,4 +1,5 @@
-//! `braid load` of what is cut off, refused or interrupted, and what is left then; and what a terminal is shown of strange text.
+//! `braid load` of cut-off, refused or interrupted input, and the state that it leaves; also the output of unusual text
+//! to a terminal.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -39,7 +40,7 @@ fn open(path: &Path) -> Database {
     Database::open(path, options).unwrap()
 }
 
-/// A database with a table of texts with quotation marks, commas and line ends, and another table.
+/// Creates a table of texts with quotation marks, commas and line ends, and another table.
 fn fill(directory: &Directory) {
     let db = open(&directory.0.join("db"));
     let texts: Table<String, str> = db.table("texts").unwrap();
@@ -60,8 +61,8 @@ fn lines_of(text: &str, end: usize) -> usize {
 
 #[test]
 fn dumps_that_were_cut_off_are_not_loaded() {
-    // Proves that of every beginning of a dump nothing is loaded, in both forms, and that the message has a line at the cut, or in front of it; and
-    // that the whole one is loaded.
+    // Proves, in both formats, that a dump that was cut off anywhere is not loaded at all and that the message has a
+    // line at or before the cut, and that the whole dump is loaded.
     let directory = Directory::new("cut");
     fill(&directory);
     for format in ["json", "csv --table texts"] {
@@ -86,8 +87,8 @@ fn dumps_that_were_cut_off_are_not_loaded() {
 
 #[test]
 fn trailers_are_compared() {
-    // Proves that a dump with a row too many or too few is refused, wherever its trailer is, that dumps can follow each other, and that
-    // one without a trailer is loaded as before there were any.
+    // Proves that a dump with a row too many or too few is refused, wherever its trailer is, that dumps can follow each
+    // other, and that a dump without a trailer is loaded.
     let directory = Directory::new("trailer");
     fill(&directory);
     let whole = printed(&directory, "dump db");
@@ -144,7 +145,7 @@ fn trailers_are_compared() {
 
 #[test]
 fn csv_by_hand_needs_its_last_line_end() {
-    // Proves that what may be a part of a row is none, also without a trailer.
+    // Proves that a possibly partial row is never loaded, even without a trailer.
     let directory = Directory::new("by-hand");
     for (text, line, why) in [
         ("key: u8,value: string\n1,a\n2,\"bc", 3, "within a field in quotes"),
@@ -163,7 +164,7 @@ fn csv_by_hand_needs_its_last_line_end() {
     write(&directory, "csv", "key: u8,value: string\r\n1,a\r\n\r\n2,\"b\"\"c\"\r\n");
     printed(&directory, "load db csv --format csv --table t");
     assert_eq!(printed(&directory, "get db t 2"), "b\"c\n");
-    // In a table that is there, the rows in front stay, and nothing of the cut one.
+    // In an existing table, the rows before the cut row stay, and nothing of the cut row is loaded.
     write(&directory, "csv", "key: u8,value: string\n3,x\n2,\"b");
     refused(&directory, "load db csv --format csv --table t");
     assert_eq!(printed(&directory, "get db t 2"), "b\"c\n");
@@ -171,7 +172,8 @@ fn csv_by_hand_needs_its_last_line_end() {
 
 #[test]
 fn byte_order_marks_are_passed_over() {
-    // Proves that both forms may begin with one, also when it is all there is in front of a quoted cell.
+    // Proves that both formats may begin with a byte order mark, also directly before a quoted cell and as the only
+    // content.
     let directory = Directory::new("mark");
     let json = "\u{feff}{\"table\":\"t\",\"key_type\":\"u8\",\"value_type\":\"u8\"}\n{\"table\":\"t\",\"key\":1,\"value\":2}\n";
     write(&directory, "json", json);
@@ -190,7 +192,8 @@ fn byte_order_marks_are_passed_over() {
 
 #[test]
 fn a_load_that_fails_leaves_what_was_there() {
-    // Proves that new tables, indexes and databases go away again with whatever stops the load, and that it says which rows of earlier tables stay.
+    // Proves that new tables, indexes and databases are removed again, whatever stops the load, and that the message
+    // says which rows of earlier tables stay.
     let directory = Directory::new("undone");
     fill(&directory);
     let before = printed(&directory, "dump db");
@@ -216,7 +219,7 @@ fn a_load_that_fails_leaves_what_was_there() {
     let error = refused(&directory, "load none bad");
     assert!(error.contains("nothing was loaded, and there is no database in none"), "{error}");
     assert!(!directory.0.join("none").exists());
-    // What was in the directory stays.
+    // Other files in the directory stay.
     fs::create_dir(directory.0.join("mine")).unwrap();
     write(&directory, "mine/diary", "dear");
     refused(&directory, "load mine bad");
@@ -228,7 +231,8 @@ fn a_load_that_fails_leaves_what_was_there() {
 
 #[test]
 fn rows_of_earlier_tables_that_stay_are_told() {
-    // Proves that after a failure far behind, the number of rows that are in the database is said, and is right.
+    // Proves that after a late failure the message says how many rows are in the database, and that the number is
+    // right.
     let directory = Directory::new("stay");
     fill(&directory);
     let mut rows: String =
@@ -247,7 +251,8 @@ fn rows_of_earlier_tables_that_stay_are_told() {
 
 #[test]
 fn a_violated_unique_index_says_where() {
-    // Proves that file, line and key are those of the row that is refused, however far behind it the violation is noticed.
+    // Proves that the message has the file, line and key of the refused row, however much later the violation is
+    // noticed.
     let directory = Directory::new("unique");
     let people = r#"{"table":"people","key_type":"u64","value_type":"fields (string, string)","indexes":[{"name":"by name","columns":["0"],"unique":true}]}"#;
     let mut text = format!("{people}\n");
@@ -257,7 +262,7 @@ fn a_violated_unique_index_says_where() {
     }
     write(&directory, "dump", text);
     let error = refused(&directory, "load db dump");
-    // (Which of both comes first is not known: rows are loaded by several at once.)
+    // Either row may be put first, because several transactions load rows concurrently.
     let first = error.contains("dump, line 79: the row with key 77 of table \"people\": another row has this key of index \"by name\"");
     let second = error.contains("dump, line 12347: the row with key 12345 of table \"people\": another row has this key of index \"by name\"");
     assert!(first || second, "{error}");
@@ -267,7 +272,8 @@ fn a_violated_unique_index_says_where() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_load_says_what_is_in() {
-    // Proves that an interrupt ends a load that waits for its input, that what it says is in the database is there, and that no more is said.
+    // Proves that an interrupt ends a load that waits for its input, and that exactly the reported rows are in the
+    // database.
     let directory = Directory::new("interrupted");
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
     command.current_dir(&directory.0).args(["load", "db"]).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -276,10 +282,10 @@ fn an_interrupted_load_says_what_is_in() {
     let mut text = String::from("{\"table\":\"t\",\"key_type\":\"u32\",\"value_type\":\"u64\"}\n");
     (0..50_000).for_each(|key| text += &format!("{{\"table\":\"t\",\"key\":{key},\"value\":{key}}}\n"));
     input.write_all(text.as_bytes()).unwrap();
-    // (By now it has read more than fits between it and here.)
+    // By now the load has read more than fits between the two processes.
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(interrupt.success());
-    let output = child.wait_with_output().unwrap(); // its input is still open
+    let output = child.wait_with_output().unwrap(); // the child's input is still open
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
     let told = said.split(" rows are in the database: ").next().unwrap().rsplit(' ').next().unwrap();
@@ -293,8 +299,8 @@ fn an_interrupted_load_says_what_is_in() {
 
 #[test]
 fn control_characters_are_escaped() {
-    // Proves that no command that prints rows or names, or complains of them, sends control characters to the terminal, and that what is dumped is
-    // loaded to the same bytes.
+    // Proves that no command sends control characters to the terminal when it prints rows or names or reports errors,
+    // and that dumps are loaded to the same bytes.
     let directory = Directory::new("control");
     let strange = "\u{1b}[2J\u{7}\u{7f}\u{9b}31m\u{80}\té";
     {

@@ -1,4 +1,4 @@
-//! `braid shell`, with commands from a pipe.
+//! `braid shell` with commands from a pipe.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -16,11 +16,11 @@ fn braid(directory: &Directory, line: &str, input: &[u8]) -> Output {
     command.current_dir(&directory.0).args(line.split(' '));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let _ = child.stdin.take().unwrap().write_all(input); // it may have ended before
+    let _ = child.stdin.take().unwrap().write_all(input); // the child may have exited before
     child.wait_with_output().unwrap()
 }
 
-/// What a shell prints of which no command fails.
+/// The output of a shell without failing commands.
 fn printed(directory: &Directory, input: &str) -> String {
     let output = braid(directory, "shell db", input.as_bytes());
     let said = String::from_utf8(output.stderr).unwrap();
@@ -28,7 +28,7 @@ fn printed(directory: &Directory, input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a shell prints of which commands fail, and what it says on them, without the last line.
+/// The output of a shell with failing commands, and the error messages without the last line.
 fn failing(directory: &Directory, line: &str, input: &str) -> (String, Vec<String>) {
     let output = braid(directory, line, input.as_bytes());
     assert_eq!(output.status.code(), Some(1));
@@ -53,7 +53,7 @@ const USERS: &str = concat!(
     "\n",
 );
 
-/// A database with users, and an empty table of pairs with an awkward name.
+/// Creates a database with users, and an empty table of pairs with an awkward name.
 fn fill(directory: &Directory) {
     let output = braid(directory, "load db", USERS.as_bytes());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -64,7 +64,8 @@ fn fill(directory: &Directory) {
 
 #[test]
 fn rows_are_read_and_written_as_text() {
-    // Proves that commands do what those of `braid` do, that rows have the types of the catalog, and that what was written stays.
+    // Proves that commands do the same as those of `braid`, that rows have the types of the catalog, and that writes
+    // persist.
     let directory = Directory::new("rows");
     fill(&directory);
     let script = r#"
@@ -100,7 +101,7 @@ fn rows_are_read_and_written_as_text() {
     ];
     let found = printed(&directory, script);
     let mut lines: Vec<_> = found.lines().collect();
-    lines[..4].sort_by_key(|line| !line.starts_with("the pairs")); // in whatever order the tables are
+    lines[..4].sort_by_key(|line| !line.starts_with("the pairs")); // the order of the tables varies
     assert_eq!(lines, expected);
     assert_eq!(printed(&directory, "scan 'the pairs'"), format!("{}\n", expected[9]));
     let dumped = braid(&directory, "dump db --table users", b"").stdout;
@@ -109,7 +110,8 @@ fn rows_are_read_and_written_as_text() {
 
 #[test]
 fn what_fails_is_told_with_its_line() {
-    // Proves that a script goes on behind what fails, that each message says line and reason, and what the exit status is.
+    // Proves that a script continues after a failure, that each message has the line and the reason, and which exit
+    // status follows.
     let directory = Directory::new("failing");
     fill(&directory);
     let lines = [
@@ -146,8 +148,8 @@ fn what_fails_is_told_with_its_line() {
 
 #[test]
 fn transactions_are_all_or_nothing() {
-    // Proves that a transaction sees what it has written, that a rollback, a command that fails and the end of the script undo it, and that
-    // nothing behind a failure is taken for a transaction of its own.
+    // Proves that a transaction sees its own writes, that it is rolled back by `rollback`, by a failing command and by
+    // the end of the script, and that commands after a failure do not run as transactions of their own.
     let directory = Directory::new("transactions");
     fill(&directory);
     let put = |key: u32| format!("put users {key} '{{\"name\":\"{key}\",\"logins\":[]}}'\n");
@@ -167,7 +169,7 @@ fn transactions_are_all_or_nothing() {
         "braid: line 6: nothing was committed: the transaction was undone because of an error before",
     ];
     assert_eq!(said, expected);
-    assert_eq!(count(), 4); // what is behind the transaction counts
+    assert_eq!(count(), 4); // commands after the transaction take effect
     for end in ["", "exit\n"] {
         let output = braid(&directory, "shell db", format!("begin\n{}{end}", put(9)).as_bytes());
         let said = String::from_utf8(output.stderr).unwrap();
@@ -178,7 +180,7 @@ fn transactions_are_all_or_nothing() {
 
 #[test]
 fn a_database_is_only_read() {
-    // Proves that nothing is written where that was asked for, and that the rest goes on.
+    // Proves that a shell opened for reading only writes nothing, and that all other commands work.
     let directory = Directory::new("read-only");
     fill(&directory);
     let before = fs::read_dir(directory.0.join("db")).unwrap().count();
@@ -195,7 +197,7 @@ fn a_database_is_only_read() {
 
 #[test]
 fn help_is_made_from_the_definitions() {
-    // Proves that the commands of the shell are listed by the shell, by `braid shell --help` and by its page for `man`.
+    // Proves that the commands of the shell are listed by the shell, by `braid shell --help` and by its `man` page.
     let directory = Directory::new("help");
     fill(&directory);
     let help = printed(&directory, "help\nhelp scan\nstats\ninfo");
@@ -203,8 +205,11 @@ fn help_is_made_from_the_definitions() {
         assert!(help.contains(word), "{word}: {help}");
     }
     let help = String::from_utf8(braid(&directory, "shell --help", b"").stdout).unwrap();
-    assert!(help.contains("  rollback  Undoes the transaction\n") && help.contains("--read-only"), "{help}");
+    assert!(
+        help.contains("  rollback  Roll back the transaction\n") && help.contains("--read-only"),
+        "{help}"
+    );
     assert!(braid(&directory, "man pages", b"").status.success());
     let page = fs::read_to_string(directory.0.join("pages").join("braid-shell.1")).unwrap();
-    assert!(page.contains("Undoes the transaction"), "{page}");
+    assert!(page.contains("Roll back the transaction"), "{page}");
 }

@@ -1,4 +1,4 @@
-//! `braid stats`: what is published is shown, and what is not, or not any more, is said.
+//! `braid stats`: shows published statistics, and reports missing or outdated ones.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -44,7 +44,8 @@ const LONG: Duration = Duration::from_secs(3600);
 
 #[test]
 fn what_is_published_is_printed() {
-    // Proves that the figures are the program's, as lines and as JSON, while it has the database open; and what is said when not.
+    // Proves that the figures are those of the program that has the database open, as lines and as JSON, and that
+    // missing statistics are reported.
     let directory = Directory::new("printed");
     let path = directory.0.join("db");
     assert!(refused(&directory, "stats db").contains("there is no database in db"));
@@ -112,13 +113,12 @@ fn rates_are_printed_line_by_line() {
     }
 }
 
-/// CRC32C, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     let shift = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0x82f6_3b78 } else { sum >> 1 };
     !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), shift))
 }
 
-/// The text of a file of statistics, of another process.
+/// The text of a statistics file, changed to be from another process.
 fn of_process(text: &str, pid: u32) -> String {
     let (body, _) = text.split_once("crc32c ").unwrap();
     let body = body.replace(&format!("pid {}\n", std::process::id()), &format!("pid {pid}\n"));
@@ -127,7 +127,8 @@ fn of_process(text: &str, pid: u32) -> String {
 
 #[test]
 fn what_is_out_of_date_is_said() {
-    // Proves that figures of a process that has ended, or does not go on, are not taken for present ones, and that damage is named.
+    // Proves that figures of a process that has ended or no longer publishes are not taken for current ones, and that
+    // damage is reported.
     let directory = Directory::new("stale");
     let path = directory.0.join("db");
     let file = path.join("statistics");
@@ -137,7 +138,7 @@ fn what_is_out_of_date_is_said() {
     publisher.stop().unwrap();
     let mut child = command(&directory, "tables --help").stdout(std::process::Stdio::null()).spawn().unwrap();
     child.wait().unwrap();
-    // The database is open, by another process than the file says.
+    // The database is open in another process than the file names.
     fs::write(&file, of_process(&text, child.id())).unwrap();
     if Path::new("/proc/self").exists() {
         let error = refused(&directory, "stats db");
@@ -145,7 +146,7 @@ fn what_is_out_of_date_is_said() {
         assert!(error.contains(&format!("process {} (stats-", std::process::id())), "{error}");
         assert!(error.contains("has the database open, and publishes nothing"), "{error}");
     }
-    // Three intervals and two seconds later.
+    // Later than three intervals and two seconds.
     std::thread::sleep(Duration::from_millis(2100));
     fs::write(&file, &text).unwrap();
     let error = refused(&directory, "stats db");
@@ -161,7 +162,7 @@ fn what_is_out_of_date_is_said() {
     fs::write(&file, text.replace("commits 0", "commits 1")).unwrap();
     let error = refused(&directory, "stats db");
     assert!(error.contains("statistics") && error.contains("it is damaged"), "{error}");
-    // Nothing else is disturbed by it.
+    // Damaged statistics disturb no other command.
     printed(&directory, "check db db");
     printed(&directory, "info db");
     printed(&directory, "backup db copy");
@@ -174,7 +175,7 @@ mod ending {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Child, Stdio};
 
-    /// A watch that has printed its first line, and what it prints further.
+    /// A watch that has printed its first line, and the rest of its output.
     fn watch(directory: &Directory) -> (Child, BufReader<std::process::ChildStdout>) {
         let mut command = command(directory, "stats db --watch 0.02");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -193,7 +194,8 @@ mod ending {
 
     #[test]
     fn watching_ends() {
-        // Proves that an interrupt and a closed pipe end it quietly and with success, and the end of publishing with a message.
+        // Proves that an interrupt and a closed pipe end a watch quietly and successfully, and that the end of
+        // publishing ends it with a message.
         let directory = Directory::new("ending");
         let db = open(&directory.0.join("db"));
         let publisher = db.publish_statistics(SHORT).unwrap();

@@ -1,16 +1,16 @@
-//! What `#[braid(…)]` says.
+//! The contents of `#[braid(…)]`.
 
 use syn::{DeriveInput, Error, Field, LitInt, LitStr, Path, Result, Token};
 
-/// Of a type.
+/// The attributes of a type.
 pub struct OfType {
     pub name: LitStr,
     pub version: u16,
-    /// What it was before.
+    /// The type of the previous version.
     pub previous: Option<Path>,
 }
 
-/// Names that types have which are not derived.
+/// Names of types that are not derived.
 const TAKEN: [&str; 25] = [
     "u8",
     "i8",
@@ -39,7 +39,7 @@ const TAKEN: [&str; 25] = [
     "fields",
 ];
 
-/// What is said of a type. `needs_name`: what to say if it has none.
+/// Parses the attributes of a type. `needs_name` is the error message for a missing name.
 pub fn of_type(input: &DeriveInput, needs_name: &str) -> Result<OfType> {
     let (mut name, mut version, mut previous) = (None, None, None);
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("braid")) {
@@ -77,7 +77,7 @@ pub fn of_type(input: &DeriveInput, needs_name: &str) -> Result<OfType> {
     }
 }
 
-/// A name is read by people, and is part of the text by which the database keeps shapes.
+/// Checks a name, which people read and which is part of the text by which the database keeps shapes.
 fn check_name(name: &LitStr) -> Result<()> {
     let text = name.value();
     let is_inner = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -93,7 +93,7 @@ fn check_name(name: &LitStr) -> Result<()> {
     }
 }
 
-/// Whether a field is encoded by serde.
+/// Returns true if serde encodes the field.
 pub fn is_serde(field: &Field) -> Result<bool> {
     let mut is_serde = false;
     for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("braid")) {

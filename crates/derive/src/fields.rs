@@ -1,4 +1,4 @@
-//! The fields of a struct, or of a variant, as values: how they are written and read, one after another.
+//! Writes and reads the fields of a struct or of a variant as values, one after another.
 
 use crate::attributes;
 use proc_macro2::TokenStream;
@@ -10,7 +10,7 @@ use syn::{Ident, Member, Result, Type};
 pub struct Field<'i> {
     pub member: Member,
     pub ty: &'i Type,
-    /// The type by which it is encoded as a value.
+    /// The type by which the field is encoded as a value.
     encoded: TokenStream,
     is_serde: bool,
 }
@@ -24,7 +24,7 @@ pub fn of(fields: &syn::Fields) -> Result<Vec<Field<'_>>> {
     each.collect()
 }
 
-/// What a member is called in a shape.
+/// The name of a member in a shape.
 pub fn name(member: &Member) -> String {
     match member {
         Member::Named(ident) => ident.unraw().to_string(),
@@ -32,12 +32,12 @@ pub fn name(member: &Member) -> String {
     }
 }
 
-/// What the field in this place is called where a variant is taken apart.
+/// The name that the field in this place has when a variant is destructured.
 pub fn binding(at: usize) -> Ident {
     format_ident!("__field_{at}")
 }
 
-/// A part of a format string, in braces, and what it is given: the names of the fields' types.
+/// A part of a format string, in braces, and its arguments: the names of the fields' types.
 pub fn shape(fields: &[Field<'_>]) -> (String, Vec<TokenStream>) {
     let (mut parts, mut type_names) = (Vec::new(), Vec::new());
     for Field { member, encoded, is_serde, .. } in fields {
@@ -58,7 +58,7 @@ pub fn define(fields: &[Field<'_>]) -> TokenStream {
     quote!(#(<#checked as ::braiddb::Value>::define(__to);)*)
 }
 
-/// Writes the fields. `place`: a reference to the field in this place.
+/// Writes the fields. `place` returns a reference to the field in this place.
 pub fn encode(fields: &[Field<'_>], place: impl Fn(usize, &Member) -> TokenStream) -> TokenStream {
     let count = fields.len();
     let each = fields.iter().enumerate().map(|(at, Field { member, encoded, is_serde, .. })| {
@@ -75,7 +75,7 @@ pub fn encode(fields: &[Field<'_>], place: impl Fn(usize, &Member) -> TokenStrea
     quote!(#(#each)*)
 }
 
-/// What `path`, a struct or a variant, has in it, as a result.
+/// Reads the contents of `path`, a struct or a variant, as a result.
 pub fn decode(path: &TokenStream, fields: &[Field<'_>]) -> TokenStream {
     let count = fields.len();
     let each = fields.iter().enumerate().map(|(at, Field { member, encoded, is_serde, .. })| {
@@ -86,14 +86,14 @@ pub fn decode(path: &TokenStream, fields: &[Field<'_>]) -> TokenStream {
         };
         quote!(#member: #read(#bytes)?)
     });
-    // (The fields of an expression are evaluated as they are written.)
+    // The fields of an expression are evaluated in the order in which they are written.
     match count {
         0 => quote!(__from.end().map(|()| #path {})),
         _ => quote!(::core::result::Result::Ok(#path { #(#each,)* })),
     }
 }
 
-/// What has to hold of the fields for them to be of the newest versions.
+/// The conditions under which all fields have their newest versions.
 pub fn is_newest(fields: &[Field<'_>]) -> Vec<TokenStream> {
     let count = fields.len();
     let of_field = |(at, Field { encoded, is_serde, .. }): (usize, &Field<'_>)| {

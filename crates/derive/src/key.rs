@@ -1,4 +1,5 @@
-//! Structs as keys: tuples of their fields. Enums whose variants have fields: the number of a variant, and behind it the fields.
+//! Structs as keys are tuples of their fields. Enums whose variants have fields are the number of a variant, followed
+//! by the variant's fields.
 
 use crate::fields::{self, Field, binding};
 use crate::variants::{Variant, Variants};
@@ -6,7 +7,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{DataEnum, DeriveInput, Error, Fields, Ident, Member, Result};
 
-/// As many parts as a tuple of keys can have.
+/// The maximum number of parts of a tuple of keys.
 const PARTS_MAX: usize = 12;
 
 pub fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
@@ -106,12 +107,12 @@ fn shape(fields: &[Field<'_>]) -> (String, Vec<TokenStream>) {
     (format!("{{{{{}}}}}", parts.join(", ")), fields.iter().map(type_name).collect())
 }
 
-/// Whether something follows on the part in this place.
+/// An expression that is true if nothing follows the part in this place.
 fn last(at: usize, count: usize) -> TokenStream {
     if at + 1 == count { quote!(__last) } else { quote!(false) }
 }
 
-/// Writes a variant: its number, in the order of numbers, and its fields.
+/// Writes a variant: its number, encoded in the order of numbers, and its fields.
 fn encode(variant: &Variant<'_>, number: &Ident) -> TokenStream {
     let (pattern, constant, count) = (variant.pattern(), &variant.constant, variant.fields.len());
     let each = variant.fields.iter().enumerate().map(|(at, Field { ty, .. })| {
@@ -133,7 +134,8 @@ fn decode(Variant { ident, constant, fields, .. }: &Variant<'_>) -> TokenStream 
     quote!(__number if __number == #constant => ::core::option::Option::Some(Self::#ident { #(#each,)* }),)
 }
 
-/// Turns the beginning of a variant's fields with nothing behind into the beginning of them in front of something.
+/// Turns a prefix of a variant's encoding with nothing after it into the prefix of the encodings with something after
+/// them.
 fn encode_prefix(Variant { constant, fields, .. }: &Variant<'_>) -> TokenStream {
     let parts = fields[..fields.len().saturating_sub(1)].iter().map(|Field { ty, .. }| {
         quote! {

@@ -15,16 +15,17 @@ mod variants;
 use proc_macro::TokenStream;
 use syn::{Data, DataEnum, DeriveInput, Error, Fields, Result, parse_macro_input};
 
-/// Makes a type one of keys.
+/// Makes a type usable as a key.
 ///
-/// A struct stands for the tuple of its fields, in their order, which are keys and can be cloned: its tables are tables of
-/// such tuples. (A struct of one field stands for that.) At most twelve fields.
+/// A struct stands for the tuple of its fields, in their order. The fields must be keys that can be cloned, and there
+/// are at most twelve. A table of such structs is a table of such tuples. A struct of one field stands for this field.
 ///
-/// An enum without fields stands for its number: it says of which type that is, by `#[repr(u8)]` or another integer, and each
-/// variant says its own. So variants can be added, and listed in another order; a number must not be given again.
+/// An enum without fields stands for its number. `#[repr(u8)]`, or another integer, gives the type of the number, and
+/// each variant gives its own number. Variants can therefore be added, and listed in another order. A number must not
+/// be reused.
 ///
-/// An enum whose variants have fields has such numbers, too. Its keys are ordered by variant, in the order of the numbers, and
-/// then by the variant's fields, as the `Ord` that Rust derives. See [below](#variants-with-fields).
+/// An enum whose variants have fields also has such numbers. Its keys are ordered by the number of the variant and then
+/// by the variant's fields, like the `Ord` that Rust derives. See [below](#variants-with-fields).
 ///
 /// ```
 /// use braiddb::{Database, Key, Options, Table};
@@ -74,22 +75,24 @@ use syn::{Data, DataEnum, DeriveInput, Error, Fields, Result, parse_macro_input}
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 ///
-/// The database keeps what it knows of the variants as the name of the type. A program with further variants opens the table, and one
-/// with fewer does, which cannot read the keys of those that it has not (`Error::Malformed`, with the row). A variant whose name or fields are
-/// others under the same number is `Error::TableMismatch`, which tells both.
+/// The name of the type records the variants in the database. A program with further variants opens the table. A
+/// program with fewer variants opens it too, but cannot read keys of the variants that it lacks (`Error::Malformed`,
+/// with the row). If a variant has another name or other fields under the same number, the error is
+/// `Error::TableMismatch`, which shows both.
 ///
-/// An enum that has been without fields is a table of numbers: when a variant with fields is added, `Database::retype` says so once.
+/// An enum without fields is a table of numbers. When the first variant with fields is added to it, call
+/// `Database::retype` once.
 #[proc_macro_derive(Key, attributes(braid))]
 pub fn derive_key(input: TokenStream) -> TokenStream {
     expand(&parse_macro_input!(input as DeriveInput), &KEY)
 }
 
-/// Makes a type one of values.
+/// Makes a type usable as a value.
 ///
-/// A struct has a name and a version, which the database keeps together with its shape: `#[braid(name = "user")]` is version 1.
-/// Modules and types of the program can be renamed freely. A database whose rows are of another shape under the same name and
-/// version refuses the table and tells both shapes. To change a struct, give it the next version, and say what it was before, and how
-/// the one becomes the other, by [`From`]:
+/// A struct has a name and a version, which the database keeps together with its shape. `#[braid(name = "user")]` is
+/// version 1. Modules and types of the program can be renamed freely. If the rows in a database have another shape
+/// under the same name and version, the database refuses the table and shows both shapes. To change a struct, give it
+/// the next version, name the previous type, and implement the conversion with [`From`]:
 ///
 /// ```
 /// use braiddb::{Database, Options, Table, Value};
@@ -119,18 +122,20 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 ///
-/// A row of an earlier version is upgraded when it is read, and written as the newest. Each row takes two bytes for its version.
-/// Fields are numbers of a known size, `bool`, `char`, `String`, `[u8; N]`, times, `Option`s, tuples and `Vec`s of these, and other
-/// types with `#[derive(Value)]`, which have versions of their own. `#[braid(serde)]` in front of a field lets it have any type
-/// that serde knows (feature `serde`); of such a field the shape is not checked.
+/// A row of an earlier version is upgraded when it is read, and written as the newest version. Each row takes two bytes
+/// for its version. Fields are numbers of a known size, `bool`, `char`, `String`, `[u8; N]`, times, `Option`s, tuples
+/// and `Vec`s of these, and other types with `#[derive(Value)]`, which have versions of their own. With
+/// `#[braid(serde)]` before it, a field may have any type that serde knows (feature `serde`). The shape of such a field
+/// is not checked.
 ///
-/// A write takes a reference (`&User`), a read returns a value of the type. To read structs of numbers where they lie, see `braiddb::Plain`.
+/// A write takes a reference (`&User`), and a read returns a value of the type. To read structs of numbers in place,
+/// see `braiddb::Plain`.
 ///
-/// An enum without fields is stored as its number, as a key is, and has no name and no version. With a name it is an enum as the following
-/// ones, to which variants with fields can be added.
+/// An enum without fields is stored as its number, like a key, and has no name and no version. If it has a name, it is
+/// stored like an enum whose variants have fields, and variants with fields can be added to it.
 ///
-/// An enum whose variants have fields is a number, which each variant says, and the fields of the variant. It has a name and a version as a struct,
-/// and can be the version before one, or the one after it:
+/// An enum whose variants have fields is stored as the number that each variant gives, followed by the fields of the
+/// variant. Like a struct, it has a name and a version, and it can be the previous or the next version of a struct:
 ///
 /// ```
 /// use braiddb::{Database, Options, Table, Value};
@@ -164,11 +169,12 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
 /// # Ok::<(), braiddb::Error>(())
 /// ```
 ///
-/// Variants can be added under the same version, and listed in another order. Programs with fewer of them go on opening the table; a row of a variant
-/// that a program has not is `Error::Malformed` to it, with table and key. A variant whose name or fields are others under the same number is
-/// refused with both shapes, as a struct is: that takes the next version.
+/// Variants can be added under the same version, and listed in another order. Programs with fewer variants can still
+/// open the table. If such a program reads a row of a variant that it lacks, it gets `Error::Malformed`, with table and
+/// key. If a variant has another name or other fields under the same number, the table is refused with both shapes,
+/// like a changed struct. Such a change takes the next version.
 ///
-/// What is given as `previous` has the same name and a lower version; anything else does not compile:
+/// The type given as `previous` has the same name and a lower version. Anything else does not compile:
 ///
 /// ```compile_fail
 /// #[derive(braiddb::Value)]
@@ -192,13 +198,13 @@ pub fn derive_value(input: TokenStream) -> TokenStream {
 
 type Expansion = Result<proc_macro2::TokenStream>;
 
-/// What is derived of which types.
+/// The functions that derive a trait, by the form of the type.
 struct Derive {
     of_struct: fn(&DeriveInput, &Fields) -> Expansion,
-    /// Of an enum that is stored as a number.
+    /// For an enum that is stored as a number.
     of_number: fn(&DeriveInput, &DataEnum) -> Expansion,
     of_enum: fn(&DeriveInput, &DataEnum) -> Expansion,
-    /// Whether an enum without fields is stored as a number.
+    /// Returns true if an enum without fields is stored as a number.
     is_number: fn(&DeriveInput) -> bool,
 }
 
@@ -209,7 +215,7 @@ const KEY: Derive = Derive {
     is_number: |_| true,
 };
 
-/// (With a name, variants with fields can be added to it.)
+/// An enum with a name is not stored as a number, so that variants with fields can be added to it.
 const VALUE: Derive = Derive {
     of_struct: value::of_struct,
     of_number: numbered::value,

@@ -1,4 +1,4 @@
-//! Enums without fields, as their numbers.
+//! Enums without fields, encoded as their numbers.
 
 use crate::numbers;
 use proc_macro2::TokenStream;

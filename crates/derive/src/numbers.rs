@@ -1,4 +1,4 @@
-//! The numbers of an enum's variants, which are stored: of which type they are, and that each is written out.
+//! The stored numbers of an enum's variants: finds their type, and checks that each number is written out.
 
 use syn::{Attribute, DataEnum, DeriveInput, Error, Expr, Ident, Result, Variant};
 

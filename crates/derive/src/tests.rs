@@ -1,4 +1,4 @@
-//! What is refused, and that it is said what would be right.
+//! Tests that invalid types are refused, with messages that say what would be right.
 
 use crate::{KEY, VALUE, expansion};
 use syn::{DeriveInput, parse_quote};

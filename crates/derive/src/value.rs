@@ -1,4 +1,4 @@
-//! Structs and enums as values with a name: what is in them, and a version.
+//! Structs and enums as values with a name: their contents, and a version.
 
 use crate::attributes::{self, OfType};
 use crate::fields;
@@ -7,9 +7,9 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{DataEnum, DeriveInput, Fields, Path, Result};
 
-/// What is between the braces of the functions that are derived.
+/// The bodies of the derived functions.
 struct Bodies {
-    /// A format string for the shape, and what it is given.
+    /// A format string for the shape, and its arguments.
     shape: (String, Vec<TokenStream>),
     /// Adds the definitions of the fields' types.
     define: TokenStream,
@@ -17,9 +17,9 @@ struct Bodies {
     encode: TokenStream,
     /// Reads a value of this version from `__from`, as a result.
     decode: TokenStream,
-    /// What has to hold, besides the version, for it to be of the newest versions.
+    /// The conditions, besides the version, under which the value has the newest versions.
     is_newest: Vec<TokenStream>,
-    /// `__to` and `__from` are changed, before the last part is taken.
+    /// Whether `__to` and `__from` are changed before the last part is taken.
     changes: (bool, bool),
 }
 
@@ -63,7 +63,7 @@ fn derived(input: &DeriveInput, of: &OfType, bodies: &Bodies) -> TokenStream {
     quote!(#check #value #field)
 }
 
-/// That the previous version of a type is one.
+/// Generates a check that `previous` is a previous version of the type.
 fn check_previous(OfType { name, version, .. }: &OfType, previous: &Path) -> TokenStream {
     quote! {
         const _: () = {
@@ -150,7 +150,7 @@ fn owned_field(input: &DeriveInput, of: &OfType, bodies: &Bodies) -> TokenStream
     }
 }
 
-/// Adds the type's definition, and those of its fields and of the versions before it.
+/// Adds the definitions of the type, of its fields and of its previous versions.
 fn define(OfType { name, version, previous }: &OfType, bodies: &Bodies) -> TokenStream {
     let (Bodies { shape: (format, given), define, .. }, previous) = (bodies, previous.as_ref());
     let of_previous =
@@ -164,7 +164,7 @@ fn define(OfType { name, version, previous }: &OfType, bodies: &Bodies) -> Token
     }
 }
 
-/// `mut`, where something changes.
+/// Returns `mut` if the variable is changed.
 fn mutable(changes: bool) -> TokenStream {
     if changes { quote!(mut) } else { quote!() }
 }

@@ -1,4 +1,4 @@
-//! Enums whose variants have fields: the number of a variant, and its fields.
+//! Enums whose variants have fields: the number of a variant, followed by its fields.
 
 use crate::fields::{self, Field, binding};
 use crate::numbers;
@@ -7,7 +7,7 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{DataEnum, DeriveInput, Error, Expr, Ident, Result};
 
-/// An enum.
+/// An enum whose variants have fields.
 pub struct Variants<'i> {
     /// The type of the numbers.
     pub number: Ident,
@@ -17,7 +17,7 @@ pub struct Variants<'i> {
 pub struct Variant<'i> {
     pub ident: &'i Ident,
     number: &'i Expr,
-    /// A constant that has the number.
+    /// The name of a constant for the variant's number.
     pub constant: Ident,
     pub fields: Vec<Field<'i>>,
 }
@@ -37,7 +37,7 @@ impl<'i> Variants<'i> {
         Ok(Variants { number, variants })
     }
 
-    /// Constants that have the numbers.
+    /// Declares the constants for the numbers.
     pub fn numbers(&self) -> TokenStream {
         let number = &self.number;
         let each = self.each(|variant| {
@@ -47,7 +47,7 @@ impl<'i> Variants<'i> {
         quote!(#(#each)*)
     }
 
-    /// A format string, and what it is given. `of`: the same of a variant's fields, in braces.
+    /// A format string and its arguments. `of` returns the same for a variant's fields, in braces.
     pub fn shape(&self, of: fn(&[Field<'_>]) -> (String, Vec<TokenStream>)) -> (String, Vec<TokenStream>) {
         let (mut parts, mut given) = (Vec::new(), Vec::new());
         for Variant { ident, constant, fields, .. } in &self.variants {
@@ -80,7 +80,7 @@ impl<'i> Variants<'i> {
         quote!(match __input { #(#arms)* })
     }
 
-    /// Reads a value, as a result. `expected`: what bytes are not that have another number.
+    /// Reads a value, as a result. `expected` is the description in the error for bytes with another number.
     pub fn decode(&self, expected: &str) -> TokenStream {
         let arms = self.each(|Variant { ident, constant, fields, .. }| {
             let decode = fields::decode(&quote!(Self::#ident), fields);
@@ -95,7 +95,8 @@ impl<'i> Variants<'i> {
         }
     }
 
-    /// Whether all in a value is of the newest versions. (Of a variant that is not known nothing is: reading it is an error.)
+    /// Returns whether all parts of a value have their newest versions. An unknown variant does not: reading it is an
+    /// error.
     pub fn is_newest(&self) -> TokenStream {
         let arms = self.each(|Variant { constant, fields, .. }| {
             let of_fields = fields::is_newest(fields);
@@ -105,7 +106,7 @@ impl<'i> Variants<'i> {
         quote!(match #read { #(#arms)* _ => false })
     }
 
-    /// The number, which is in front.
+    /// Reads the number, which comes first.
     fn read(&self) -> TokenStream {
         let number = &self.number;
         quote!(<#number as ::braiddb::Value>::view(__from.field::<#number>()?)?)
@@ -117,7 +118,7 @@ impl<'i> Variants<'i> {
 }
 
 impl Variant<'_> {
-    /// Takes a value of it apart.
+    /// The pattern that destructures a value of this variant.
     pub fn pattern(&self) -> TokenStream {
         let (ident, members) = (self.ident, self.fields.iter().map(|field| &field.member));
         let bindings = (0..self.fields.len()).map(binding);

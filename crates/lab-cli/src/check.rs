@@ -7,7 +7,7 @@ mod tpcc;
 use braid_bench::ending::Failure;
 use clap::{Args, Subcommand};
 
-/// What to check.
+/// Arguments of `braid-lab check`.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     #[command(subcommand)]
@@ -16,19 +16,19 @@ pub struct CheckArgs {
 
 #[derive(Subcommand, Debug)]
 enum CheckCommand {
-    /// Known anomalies in every interleaving, random transactions, and simulated histories, each judged by the
+    /// Run known anomalies in every interleaving, random transactions and simulated histories, and judge each by the
     /// scheme's guarantee
     Isolation(isolation::IsolationArgs),
-    /// Crashes at every operation of a simulated disk, and processes that are killed: nothing acknowledged is lost
+    /// Check that no acknowledged transaction is lost: crash at every operation of a simulated disk, and kill processes
     Crash(crash::CrashArgs),
-    /// TPC-C in every mix and mode under every scheme, and its twelve consistency conditions after each run
+    /// Run TPC-C in every mix and mode under every scheme, and check its twelve consistency conditions after each run
     Tpcc(tpcc::TpccArgs),
     /// The process that `crash` kills
     #[command(hide = true)]
     CrashChild(crash::ChildArgs),
 }
 
-/// Runs the command. A broken guarantee is an error, after everything was printed.
+/// Runs the command. A broken guarantee is an error, reported after everything is printed.
 pub fn check(args: &CheckArgs) -> Result<(), Failure> {
     match &args.command {
         CheckCommand::Isolation(args) => isolation::isolation(args),

@@ -1,6 +1,6 @@
 //! The command `braid-lab`.
 //!
-//! Exit codes are in `EXIT_CODES`; 130 and 141 are those by which shells report SIGINT and SIGPIPE.
+//! Exit codes are in `EXIT_CODES`. Shells report SIGINT and SIGPIPE by the codes 130 and 141.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -11,7 +11,7 @@ use braid_bench::ending;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// As in `braid`: what is checked by threads and time runs on the allocator that is measured.
+/// The allocator of `braid`: checks with threads and time run on the allocator that is measured.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -19,7 +19,7 @@ const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 a guarantee is broken, anything else has failed, or the command line is wrong; \
 130 interrupted; 141 the output pipe was closed";
 
-/// Checks Braid, a main-memory database engine: simulations by seed, and its guarantees under every scheme.
+/// Check Braid, a main-memory database engine: seeded simulations, and its guarantees under every scheme.
 #[derive(Parser)]
 #[command(name = "braid-lab", version, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {
@@ -29,9 +29,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the engine under a seeded scheduler and checks its guarantees; a violation's seed replays it exactly
+    /// Run the engine under a seeded scheduler and check its guarantees; the seed of a violation replays it exactly
     Sim(sim::SimArgs),
-    /// Checks the engine's guarantees
+    /// Check the engine's guarantees
     Check(check::CheckArgs),
 }
 
@@ -46,7 +46,7 @@ fn run(command: &Command) -> Result<(), ending::Failure> {
     }
 }
 
-/// The kind of index of this name, for commands that scan their tables.
+/// Parses the name of a kind of index, for commands that scan their tables.
 fn ordered_index(name: &str) -> Result<braiddb::IndexKind, String> {
     let kind: braiddb::IndexKind = name.parse()?;
     if kind.is_ordered() {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        // Proves that no two flags or names of commands clash.
+        // Proves that no two flags or command names clash.
         Cli::command().debug_assert();
         let parsed = |line: &str| Cli::try_parse_from(line.split(' ')).map(|_| ());
         assert!(parsed("braid-lab sim --seed 7 --seeds 10 --workers 2").is_ok());

@@ -1,9 +1,9 @@
-//! Work in numbered pieces on several threads, with results that do not depend on how many.
+//! Runs numbered pieces of work on several threads, with results that do not depend on the number of threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Runs pieces 0 to `pieces` on `threads` threads, and returns their results in order, up to the first for which `ends`
+/// Runs pieces 0 to `pieces` on `threads` threads. Returns their results in order, up to the first for which `ends`
 /// returns true.
 pub fn in_order<T: Send>(
     pieces: u64,
@@ -11,7 +11,8 @@ pub fn in_order<T: Send>(
     work: impl Fn(u64) -> T + Sync,
     ends: impl Fn(&T) -> bool + Sync,
 ) -> Vec<T> {
-    // Each number is drawn once, and all below `end` are worked on. Relaxed: results are handed over by joining.
+    // Each number is drawn once, and all pieces below `end` are run. Relaxed: joining the threads hands over the
+    // results.
     let (next, end) = (AtomicU64::new(0), AtomicU64::new(pieces));
     let run = || {
         let mut done = Vec::new();
@@ -44,7 +45,7 @@ pub fn in_order<T: Send>(
 mod tests {
     use super::*;
 
-    /// Proves that results come in order and end with the first that is enough, on any number of threads.
+    /// Proves that results come in order and end with the first one that `ends` accepts, on any number of threads.
     #[test]
     fn threads_make_no_difference() {
         for threads in [1, 2, 7] {

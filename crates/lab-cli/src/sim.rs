@@ -1,4 +1,4 @@
-//! `braid-lab sim`: the engine under a seeded scheduler, over many seeds or for some hours.
+//! `braid-lab sim`: runs the engine under a seeded scheduler, over many seeds or for some hours.
 
 use braid_bench::text::grouped;
 use braid_sim::{Report, SCHEMES, Scheme, Settings, Violation, WorkloadId};
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What to simulate.
+/// Arguments of `braid-lab sim`.
 #[derive(Args, Debug)]
 pub struct SimArgs {
     /// The first seed; the same seed replays exactly
@@ -17,19 +17,19 @@ pub struct SimArgs {
     /// Seeds per workload, one after another
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// Goes on with further seeds for this many hours, for example 0.5
+    /// Continue with further seeds for this many hours, for example 0.5
     #[arg(long, conflicts_with = "seeds", value_parser = hours)]
     hours: Option<Duration>,
-    /// The concurrency control, and what its transactions are judged by
+    /// The scheme of concurrency control, which sets the guarantee to check
     #[arg(long = "cc", alias = "scheme", default_value = SchemeName::default().name(), value_parser = scheme)]
     scheme: Scheme,
     /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
     #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
     index: IndexKind,
-    /// The workloads; all of them if none is named
+    /// The workloads [default: all]
     #[arg(long, value_delimiter = ',', value_parser = workload)]
     workload: Vec<WorkloadId>,
-    /// Workers in the one thread; 0: from 1 to 3, as the seed says
+    /// Workers in the single thread; 0 lets the seed choose from 1 to 3
     #[arg(long, default_value_t = 0)]
     workers: usize,
     /// Transactions per seed
@@ -42,7 +42,7 @@ fn hours(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(hours * 3600.0).map_err(|error| error.to_string())
 }
 
-/// A scheme, as a flag names it.
+/// Parses the name of a scheme.
 pub fn scheme(name: &str) -> Result<Scheme, String> {
     let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name.name()).collect());
     Scheme::named(name).ok_or_else(names)
@@ -52,10 +52,10 @@ pub fn scheme(name: &str) -> Result<Scheme, String> {
 #[derive(Clone, Debug)]
 pub struct Schemes(pub Vec<Scheme>);
 
-/// What stands for all of them.
+/// The name that stands for all schemes.
 const ALL: &str = "all";
 
-/// As a flag names them.
+/// Parses the name of a scheme, or the name for all schemes.
 pub fn schemes(name: &str) -> Result<Schemes, String> {
     if name == ALL {
         return Ok(Schemes(SCHEMES.to_vec()));
@@ -72,7 +72,7 @@ fn one_of(names: Vec<&str>) -> String {
     format!("there are {}", names.join(", "))
 }
 
-/// Runs the workloads over the seeds and prints a line for each; the first violation ends it.
+/// Runs the workloads over the seeds and prints a line for each workload. Stops at the first violation.
 pub fn simulate(args: &SimArgs) -> Result<(), Box<dyn std::error::Error>> {
     let (counts, violation) = play(args, &progress(args));
     for count in &counts {
@@ -88,7 +88,7 @@ pub fn simulate(args: &SimArgs) -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// What one workload came to, over all seeds.
+/// The totals of one workload over all seeds.
 #[derive(Debug)]
 struct Count {
     workload: WorkloadId,
@@ -121,7 +121,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// Every workload with one seed, then with the next, until the seeds or the time are over or something is violated.
+/// Runs every workload with one seed, then with the next, until the seeds or the time run out or there is a violation.
 fn play(args: &SimArgs, bar: &ProgressBar) -> (Vec<Count>, Option<Violation>) {
     let all = if args.workload.is_empty() { WorkloadId::all().collect() } else { args.workload.clone() };
     let judged = |workload: WorkloadId| workload.needs() <= args.scheme.isolation;
@@ -162,14 +162,14 @@ fn settings(args: &SimArgs, seed: u64) -> Settings {
     Settings { seed, workers: args.workers, transactions: args.transactions, ..Settings::default() }
 }
 
-/// How far it is, on the terminal if there is one: in seconds where hours are given, else in seeds.
+/// A progress bar on the terminal, if there is one. It counts seconds if hours are given, otherwise seeds.
 fn progress(args: &SimArgs) -> ProgressBar {
     let length = args.hours.map_or(args.seeds, |hours| hours.as_secs());
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
     ProgressBar::new(length).with_style(style.expect("the template is well formed"))
 }
 
-/// The command line that shows a violation again.
+/// The command line that reproduces a violation.
 pub fn replay(scheme: Scheme, violation: &Violation, settings: &Settings) -> String {
     let Settings { seed, workers, transactions, .. } = settings;
     debug_assert_eq!(*seed, violation.seed);
@@ -204,7 +204,7 @@ mod tests {
             .expect("no violation");
     }
 
-    /// Proves that a simulation by the hour runs more than one seed, ends in time, and counts what it did.
+    /// Proves that a simulation by the hour runs more than one seed, ends in time, and counts its work.
     #[test]
     fn a_simulation_by_the_hour() {
         let args = parsed("braid-lab sim --hours 0.0001 --transactions 5 --workload skew,mixed").unwrap();
@@ -215,7 +215,7 @@ mod tests {
         assert!(line.starts_with("skew: ") && line.contains(" 0 violations (trace "), "{line}");
     }
 
-    /// Proves that a violation is counted, and that the command line it prints finds it again.
+    /// Proves that a violation is counted, and that the printed command line reproduces it.
     #[test]
     fn a_violation_is_replayed() {
         let mut args = parsed("braid-lab sim --cc snapshot --workload bank,skew --transactions 200").unwrap();
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(counts[0].seeds, 1);
     }
 
-    /// Proves that names and numbers that cannot be are refused, with those that can.
+    /// Proves that errors about unknown names and numbers list the valid ones.
     #[test]
     fn wrong_names_are_refused() {
         for line in ["--cc none", "--cc all", "--workload bank,none", "--hours -1", "--hours 1 --seeds 1"] {

@@ -1,11 +1,12 @@
-//! The command `braid-lab check crash` as a user runs it.
+//! `braid-lab check crash`, run as a user runs it.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
 use std::process::Command;
 
-/// Proves that processes are killed under every scheme and nothing is lost, and that the directories of good runs are gone afterwards.
+/// Proves that processes are killed under every scheme without a loss, and that the directories of good runs are
+/// removed afterwards.
 #[test]
 fn processes_are_killed() {
     let directory = std::env::temp_dir().join(format!("braid-crash-test-{}", std::process::id()));

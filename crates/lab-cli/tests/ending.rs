@@ -1,4 +1,4 @@
-//! The end of a command whose output is not read, or that fails.
+//! How the command ends if its output is not read, or if it fails.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn a_reader_that_has_seen_enough_ends_it_quietly() {
-    // Proves that a closed pipe is no error that is told, be it `println!` that meets it or a writer.
+    // Proves that a closed pipe causes no error message, whether `println!` or a writer meets it.
     let lines = [
         "sim --workload pairs --seeds 1 --transactions 20",
         "check isolation --spec g0 --random 0 --seeds 1",
@@ -25,7 +25,7 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 
 #[test]
 fn errors_name_the_command() {
-    // Proves that a failure is told in the command's own name, with exit code 1.
+    // Proves that an error message begins with the command's own name, with exit code 1.
     let mut command = Command::new(env!("CARGO_BIN_EXE_braid-lab"));
     let output = command.args(["check", "crash", "--replay", "999999:9"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

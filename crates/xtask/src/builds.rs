@@ -1,7 +1,8 @@
-//! `cargo xtask builds`: a benchmark by two builds of `braid`, in turns, and how much faster the second one is.
+//! `cargo xtask builds`: runs a benchmark with two builds of `braid` in turns, and reports how much faster the second
+//! build is.
 //!
-//! Machines drift, and shared ones jump: so each round runs both, the one that comes first changing from round to round, and what
-//! counts is the ratio within a round. The median of these is reported, with the least and the greatest.
+//! Machines drift, and shared machines are noisy. Each round therefore runs both builds, in alternating order, and the
+//! result is the ratio within a round. The command reports the median of the ratios, with the least and the greatest.
 
 use clap::Args;
 use serde_json::Value;
@@ -10,33 +11,33 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What to compare.
+/// Arguments of `cargo xtask builds`.
 #[derive(Args, Debug)]
 pub struct BuildsArgs {
-    /// The program that is built from the state before
+    /// The program built from the old state
     #[arg(long)]
     old: PathBuf,
-    /// The program that is built from the state after
+    /// The program built from the new state
     #[arg(long)]
     new: PathBuf,
-    /// Times that both are run
+    /// Number of times to run both builds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// What follows `braid bench`, for instance `ycsb --records 10M --workload r10,m`
+    /// The arguments after `braid bench`, for instance `ycsb --records 10M --workload r10,m`
     #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
     benchmark: Vec<String>,
 }
 
-/// What tells the rows of a run apart, where it is there.
+/// The fields that distinguish the rows of a run, where they are present.
 const NAMES: [&str; 5] = ["workload", "mix", "mode", "workers", "batch"];
 const FIGURE: &str = "transactions_per_s";
 
-/// By row: its figure.
+/// The figure of each row.
 type Figures = BTreeMap<String, f64>;
 
 /// Runs both builds and prints the ratios.
 pub fn run(args: &BuildsArgs) -> Result<(), String> {
-    // (A name without a folder would be looked for among the system's programs.)
+    // A name without a folder would be searched for among the system's programs.
     let program = |path: &Path| path.canonicalize().map_err(|error| format!("{}: {error}", path.display()));
     let (of_old, of_new) = (program(&args.old)?, program(&args.new)?);
     let (mut old, mut new) = (Vec::new(), Vec::new());
@@ -77,7 +78,7 @@ fn figures_of(program: &Path, benchmark: &[String]) -> Result<Figures, String> {
 fn figures(json: &str) -> Result<Figures, String> {
     let results: Value = serde_json::from_str(json).map_err(|error| format!("results: {error}"))?;
     let rows = results["rows"].as_array().ok_or("results: there are no rows")?;
-    // (A mix of transactions has a row for each kind, too; where there is one kind only, that is called `transaction`.)
+    // A mix of transactions also has a row for each kind. If there is only one kind, it is called `transaction`.
     let is_whole = |kind: &Value| kind == "total" || kind == "transaction";
     let totals = rows.iter().filter(|row| row.get("kind").is_none_or(is_whole));
     let mut figures = Figures::new();
@@ -95,7 +96,7 @@ fn figures(json: &str) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// For each row the medians of both builds, and the ratios within the rounds.
+/// For each row, the medians of both builds, and the ratios within the rounds.
 fn table(old: &[Figures], new: &[Figures]) -> Result<String, String> {
     let mut out = format!("{:40} {:>9} {:>9} {:>8}  {}\n", "", "old", "new", "new/old", "least to greatest");
     let names = old.first().map(|figures| figures.keys()).into_iter().flatten();
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn ratios_are_within_rounds() {
-        // The machine halves its speed in the second round: the ratio stays.
+        // The machine halves its speed in the second round, and the ratio stays the same.
         let (old, new) = ([100.0, 50.0, 100.0].map(run_of), [110.0, 55.0, 120.0].map(run_of));
         let table = table(&old, &new).expect("the same rows");
         let row = table.lines().nth(1).expect("a row");

@@ -1,35 +1,36 @@
-//! `cargo xtask cache`: instructions and simulated cache misses of a transaction, by `valgrind --tool=callgrind`.
+//! `cargo xtask cache`: counts the instructions and simulated cache misses of a transaction with
+//! `valgrind --tool=callgrind`.
 //!
-//! Where a machine lends out no hardware counters this is what can be counted, and counts repeat. Each variant of a command line of
-//! `braid bench`, or of those of a paper's figure, is run twice, with one number of transactions and with twice as many; the
-//! difference of the two is what transactions cost, without loading and starting. The simulated processor does not prefetch: a miss
-//! that prefetching hides is counted like any other, so what the modes show is how many misses there are to hide, and how many
-//! instructions the hiding costs.
+//! These counts are available on machines without access to hardware counters, and they are repeatable. Each variant of
+//! a `braid bench` command line, or of the command lines of a paper's figure, runs twice, the second time with twice as
+//! many transactions. The difference is the cost of the transactions, without loading and starting. The simulated
+//! processor does not prefetch, so a miss that prefetching hides counts like any other. The modes therefore show how
+//! many misses there are to hide, and how many instructions the hiding costs.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `cargo xtask cache` takes.
+/// Arguments of `cargo xtask cache`.
 #[derive(Args, Debug)]
 pub struct CacheArgs {
-    /// Compares instructions with those in results/instructions.txt, of workloads and modes of its own
+    /// Compare the instructions of a fixed set of workloads and modes with results/instructions.txt
     #[arg(long, conflicts_with = "keep")]
     pub check: bool,
-    /// Writes that file
+    /// Write results/instructions.txt
     #[arg(long)]
     pub keep: bool,
     /// Transactions of the shorter run
     #[arg(long, default_value_t = 20_000)]
     pub transactions: u64,
-    /// Bytes of the simulated last-level cache, a power of two: smaller than the table by as much as a real one would
-    /// be
+    /// Size of the simulated last-level cache in bytes, a power of two; as much smaller than the table as a real cache
+    /// would be
     #[arg(long, default_value_t = 1 << 20)]
     pub cache_bytes: u64,
-    /// The program, instead of the one that is built in release
+    /// The program to run [default: a release build]
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
-    /// What comes after `braid bench`: a workload, or a figure as `paper PAPER --figure N`
+    /// The arguments after `braid bench`: a workload, or a figure as `paper PAPER --figure N`
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -39,22 +40,22 @@ pub struct CacheArgs {
     pub line: Vec<String>,
 }
 
-/// What a run has counted, or a transaction.
+/// The counts of a run or of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Instructions.
+    /// The instructions executed.
     pub instructions: f64,
-    /// Reads and writes that the first-level data cache did not have.
+    /// Reads and writes that missed the first-level data cache.
     pub first_level_misses: f64,
-    /// Those that no cache had.
+    /// Reads and writes that missed all caches.
     pub last_level_misses: f64,
-    /// Instruction fetches that the first-level instruction cache did not have.
+    /// Instruction fetches that missed the first-level instruction cache.
     pub instruction_misses: f64,
-    /// Branches that went another way than a simple predictor says, where branches were simulated.
+    /// Branches that a simple predictor predicted wrongly, if branches were simulated.
     pub mispredictions: f64,
 }
 
-/// Runs all and prints a line each.
+/// Runs all variants and prints a line for each.
 pub fn run(root: &Path, args: &CacheArgs) -> Result<(), String> {
     let program = match &args.program {
         Some(program) => program.clone(),
@@ -88,7 +89,7 @@ pub fn run(root: &Path, args: &CacheArgs) -> Result<(), String> {
     );
     let mut failures = 0;
     for (variant, name) in variants.iter().zip(names) {
-        // The others may have taken hours.
+        // Continue after an error: the other variants may have taken hours.
         let counts = match per_transaction(&program, args, variant) {
             Ok(counts) => counts,
             Err(error) => {
@@ -113,8 +114,9 @@ pub fn run(root: &Path, args: &CacheArgs) -> Result<(), String> {
     if failures == 0 { Ok(()) } else { Err(format!("{failures} variants failed")) }
 }
 
-/// Lets this process, and what it starts, run on one of its processors alone. Benchmarks load by as many threads as there are processors;
-/// several get in each other's way, differently in each run, and the difference was as much as a thousand transactions of TPC-C take.
+/// Restricts this process and its children to one processor. Benchmarks load with as many threads as there are
+/// processors. Several threads disturb each other differently in each run, and the difference was as large as the cost
+/// of a thousand TPC-C transactions.
 fn keep_to_one_processor() {
     #[cfg(target_os = "linux")]
     {
@@ -123,7 +125,7 @@ fn keep_to_one_processor() {
         let mut one = CpuSet::new();
         if let Some(first) = (0..CpuSet::MAX_CPU).find(|&number| all.is_set(number)) {
             one.set(first);
-            let _ = sched_setaffinity(None, &one); // counts are less exact without
+            let _ = sched_setaffinity(None, &one); // counts are less exact without it
         }
     }
 }
@@ -140,7 +142,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target.join("release").join("braid"))
 }
 
-/// The command lines after `braid bench`: the one that was given, or those of a paper's figure, which the program knows.
+/// The command lines after `braid bench`: the given one, or those of a paper's figure, which the program knows.
 fn lines(program: &Path, line: &[String]) -> Result<Vec<Vec<String>>, String> {
     if line.first().is_none_or(|word| word != "paper") {
         return Ok(vec![line.to_vec()]);
@@ -156,13 +158,13 @@ fn lines(program: &Path, line: &[String]) -> Result<Vec<Vec<String>>, String> {
     Ok(lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect())
 }
 
-/// A command line that asks for one thing: words, among them flags with their values.
+/// A command line with a single value for each flag: words, among them flags with their values.
 type Variant = Vec<String>;
 
-/// Flags that say how long and how often, which counting does itself.
+/// Flags for durations and repetitions, which the counting sets itself.
 const TIMES: [&str; 3] = ["--seconds", "--repeats", "--transactions"];
 
-/// All that the lists with commas of a command line ask for, one by one.
+/// All combinations of the values that a command line lists with commas.
 fn variants(line: &[String]) -> Vec<Variant> {
     let mut variants = vec![Variant::new()];
     let mut words = line.iter();
@@ -180,7 +182,7 @@ fn variants(line: &[String]) -> Vec<Variant> {
     variants
 }
 
-/// What tells variants apart: the words that not all of them have, in order.
+/// The names of the variants: the words that not all variants share, in order.
 fn names(variants: &[Variant]) -> Vec<String> {
     let is_common = |word: &String| variants.iter().all(|variant| variant.contains(word));
     let name = |variant: &Variant| {
@@ -196,7 +198,7 @@ fn per_transaction(program: &Path, args: &CacheArgs, variant: &Variant) -> Resul
     Ok(short.difference(&long, args.transactions as f64))
 }
 
-/// One run of the program under callgrind.
+/// Runs the program once under callgrind.
 fn counted(program: &Path, args: &CacheArgs, variant: &Variant, transactions: u64) -> Result<Counts, String> {
     let mut run = Command::new(program);
     run.arg("bench").args(variant).args(["--repeats", "1", "--seconds", "86400"]);
@@ -205,8 +207,8 @@ fn counted(program: &Path, args: &CacheArgs, variant: &Variant, transactions: u6
     Ok(callgrind(&[&simulated, "--branch-sim=yes"], &run)?.0)
 }
 
-/// Runs a command under callgrind with simulated caches, and further options of callgrind's. Returns the counts, and what the command has
-/// printed.
+/// Runs a command under callgrind with simulated caches and further callgrind options. Returns the counts and the
+/// command's output.
 pub(crate) fn callgrind(options: &[&str], run: &Command) -> Result<(Counts, String), String> {
     let out = std::env::temp_dir().join(format!("braid-callgrind-{}", std::process::id()));
     let mut valgrind = Command::new("valgrind");
@@ -223,20 +225,20 @@ pub(crate) fn callgrind(options: &[&str], run: &Command) -> Result<(Counts, Stri
         return Err(format!("{run:?} failed under valgrind:\n{words}"));
     }
     let text = std::fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-    let _ = std::fs::remove_file(&out); // what is left in the folder for temporary files is the system's
+    let _ = std::fs::remove_file(&out); // the system cleans up its folder for temporary files
     let counts =
         Counts::read(&text).ok_or_else(|| format!("{}: no totals in callgrind's output", out.display()))?;
     Ok((counts, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// KCachegrind's estimate of cycles: a processor that does one thing at a time.
+/// The weights of KCachegrind's cycle estimate, for a processor that does one thing at a time.
 const INSTRUCTION_CYCLES: f64 = 1.0;
 const BRANCH_CYCLES: f64 = 10.0;
 const FIRST_LEVEL_CYCLES: f64 = 10.0;
 const MEMORY_CYCLES: f64 = 100.0;
 
 impl Counts {
-    /// Estimated cycles of instructions that retire, of branches, of waiting for code and of waiting for data.
+    /// The estimated cycles of retiring instructions, of branches, of waiting for code and of waiting for data.
     fn cycles(&self) -> [f64; 4] {
         let data = self.first_level_misses * FIRST_LEVEL_CYCLES + self.last_level_misses * MEMORY_CYCLES;
         [
@@ -247,7 +249,7 @@ impl Counts {
         ]
     }
 
-    /// The totals of callgrind's output.
+    /// Reads the totals in callgrind's output.
     pub fn read(text: &str) -> Option<Counts> {
         let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
         let totals = line("totals:").or_else(|| line("summary:"))?;
@@ -266,7 +268,7 @@ impl Counts {
         })
     }
 
-    /// What the longer run has more, by transactions.
+    /// The additional counts of the longer run, per transaction.
     pub(crate) fn difference(&self, longer: &Counts, transactions: f64) -> Counts {
         let per_transaction = |of: fn(&Counts) -> f64| (of(longer) - of(self)) / transactions;
         Counts {
@@ -305,7 +307,8 @@ mod tests {
 
     #[test]
     fn lists_are_unfolded_and_variants_named_by_what_differs() {
-        // Proves that every combination is counted once, that times are left out, and that names have what tells them apart.
+        // Proves that every combination is counted once, that durations are left out, and that names have the
+        // distinguishing words.
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let all = variants(&words("micro --rows 1,10 --mode naive,interleaved --seconds 3 --cc silo"));
         assert_eq!(all.len(), 4);
@@ -317,7 +320,7 @@ mod tests {
 
     #[test]
     fn cycles_are_estimated_part_by_part() {
-        // Proves what each count weighs.
+        // Proves the weight of each count.
         let counts = Counts {
             instructions: 1000.0,
             first_level_misses: 20.0,
@@ -330,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_transaction_costs_what_the_longer_run_has_more() {
-        // Proves that what both runs have in common is not counted.
+        // Proves that the part common to both runs is not counted.
         let short = Counts { instructions: 5_000.0, last_level_misses: 100.0, ..Counts::default() };
         let long = Counts { instructions: 7_000.0, last_level_misses: 150.0, ..Counts::default() };
         let each = short.difference(&long, 10.0);

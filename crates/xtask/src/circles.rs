@@ -1,8 +1,8 @@
-//! Circles inside folders: the files of a folder, and the folders in it, use each other in one direction.
+//! Checks that the files and subfolders of a folder do not use each other in a circle.
 //!
-//! `mod.rs` is no file of its folder here, nor are `lib.rs`, `main.rs` and a file with a folder of its name beside it: it
-//! is the folder's face, which names what the others define. A use of what it passes on is a use of the file that
-//! defines that.
+//! `mod.rs`, `lib.rs`, `main.rs` and a file beside a folder with the same name do not count as files of the folder.
+//! Such a file is the folder's face: it names what the other files define. A use of a re-exported item counts as a use
+//! of the file that defines the item.
 
 use crate::law::find_cycle;
 use crate::{Tree, rust};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const ENGINE: &str = "crates/engine/src/";
 
-/// Where the rule holds. The folder of the engine itself is the module law's.
+/// The folders where the rule holds. The module law covers the root folder of the engine.
 const SOURCES: &[&str] = &[
     ENGINE,
     "crates/bench/src/",
@@ -27,16 +27,16 @@ const SOURCES: &[&str] = &[
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// A file, by the names of the modules that lead to it.
+/// A file, named by the modules that lead to it.
 struct Source {
     names: Vec<String>,
-    /// It is the face of a folder.
+    /// True if the file is the face of a folder.
     is_face: bool,
-    /// What it uses, from the crate's root on.
+    /// The paths that the file uses, from the crate's root on.
     uses: Vec<Vec<String>>,
 }
 
-/// Folders whose files use each other in a circle.
+/// Finds folders whose files use each other in a circle.
 pub fn check(tree: &Tree) -> Vec<String> {
     SOURCES.iter().flat_map(|sources| check_in(tree, sources)).collect()
 }
@@ -87,7 +87,7 @@ fn read(tree: &Tree, root: &str) -> Vec<Source> {
     sources
 }
 
-/// The file that a path leads to; by way of a face, what that passes on.
+/// Finds the file that a path leads to. For a face, finds the file that defines the re-exported item.
 fn resolve(used: &[String], sources: &[Source]) -> Option<Vec<String>> {
     let leads_to = |path: &[String]| {
         let on_the_way = sources.iter().filter(|source| path.starts_with(&source.names));
@@ -110,7 +110,7 @@ fn scan_items(items: &[syn::Item], module: &[String], uses: &mut Vec<Vec<String>
                     scan_items(items, &[module, &[inner.ident.to_string()]].concat(), uses);
                 }
             }
-            // (What begins with a name is a part of this module, or of another crate.)
+            // A path that begins with a name leads into this module or another crate.
             syn::Item::Use(used) => scan_path(&tokens_of(used.tree.to_token_stream()), module, uses),
             _ => scan_tokens(item.to_token_stream(), module, uses),
         }
@@ -137,7 +137,7 @@ fn scan_tokens(tokens: TokenStream, module: &[String], uses: &mut Vec<Vec<String
     }
 }
 
-/// A path at the beginning of `tokens`, which goes on from `base`.
+/// Scans a path at the beginning of `tokens`, relative to `base`.
 fn scan_path(tokens: &[TokenTree], base: &[String], uses: &mut Vec<Vec<String>>) {
     let (mut path, mut rest) = (base.to_vec(), tokens);
     loop {
@@ -184,8 +184,8 @@ mod tests {
         found_in(ENGINE, files)
     }
 
-    /// Proves that a circle is found however its uses are written: between files, between a file and a folder, and by way of
-    /// what the folder's face passes on.
+    /// Proves that a circle is found in whatever form its uses are written: between files, between a file and a folder,
+    /// and through the re-exports of the folder's face.
     #[test]
     fn circles_are_found() {
         let face = ("cc/mod.rs", "mod a; mod b; pub use a::A; pub use b::{inner::B, C};");
@@ -210,7 +210,7 @@ mod tests {
         assert!(check_files(&files).contains("cc: files use each other in a circle: a -> b -> a"));
     }
 
-    /// Proves that uses in one direction pass, and so do tests, faces, and other modules.
+    /// Proves that uses in one direction pass, and that tests, faces and other modules are exempt.
     #[test]
     fn one_direction_passes() {
         let files = [
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(check_files(&files), "");
     }
 
-    /// Proves that in a crate without a module law the files beside `lib.rs` count, too, and that a file may be the face of the
-    /// folder of its name.
+    /// Proves that in a crate without a module law the files beside `lib.rs` are checked too, and that a file can be
+    /// the face of the folder with its name.
     #[test]
     fn the_root_of_a_crate_is_a_folder() {
         let bench = "crates/bench/src/";

@@ -1,11 +1,11 @@
-//! The engine's dependencies: each has a decision record that names it.
+//! Checks that each dependency of the engine has a decision record that names it.
 
 use crate::Tree;
 
 const MANIFEST: &str = "crates/engine/Cargo.toml";
 const DECISIONS: &str = "docs/decisions/";
 
-/// Dependencies of the engine that no record names in backticks.
+/// Finds dependencies of the engine that no record names in backticks.
 pub fn check(tree: &Tree) -> Vec<String> {
     let manifest = tree.text(MANIFEST).unwrap_or_default();
     let is_recorded = |name: &str| {
@@ -17,7 +17,7 @@ pub fn check(tree: &Tree) -> Vec<String> {
     unrecorded.map(message).collect()
 }
 
-/// The names in every `[…dependencies]` table and of every `[…dependencies.name]`, with lines.
+/// The names in every `[…dependencies]` table and in every `[…dependencies.name]` heading, with their lines.
 fn dependencies(manifest: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let mut is_inside = false;

@@ -1,12 +1,12 @@
-//! The documents: links that lead somewhere, and decision records of one form.
+//! Checks that the links in documents lead somewhere, and that decision records have one form.
 
 use crate::{File, Tree};
 
 const DECISIONS: &str = "docs/decisions/";
-/// The headings of a decision record, in this order.
+/// The headings of a decision record, in order.
 const HEADINGS: [&str; 4] = ["## Context", "## Decision", "## Rejected", "## Consequences"];
 
-/// Broken links and ill-formed decision records.
+/// Finds broken links and ill-formed decision records.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut violations: Vec<String> =
         tree.with_extension("md").flat_map(|file| broken_links(tree, file)).collect();
@@ -68,7 +68,7 @@ fn broken_links(tree: &Tree, file: &File) -> Vec<String> {
     violations
 }
 
-/// The targets of `[text](target)` and `[text]: target`, outside of `code`.
+/// The targets of `[text](target)` and `[text]: target`, outside `code`.
 fn targets(line: &str) -> Vec<String> {
     let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
     let mut found: Vec<String> = Vec::new();
@@ -82,7 +82,7 @@ fn targets(line: &str) -> Vec<String> {
     found
 }
 
-/// `target` as seen from the file `from`, as a path from the root; nothing where it leaves the root.
+/// Resolves `target`, seen from the file `from`, to a path from the root. Returns `None` if it leaves the root.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

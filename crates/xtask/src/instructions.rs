@@ -1,8 +1,9 @@
-//! `cargo xtask cache --check`: instructions per transaction beside those in `results/instructions.txt`.
+//! `cargo xtask cache --check`: compares the instructions per transaction with those in `results/instructions.txt`.
 //!
-//! The engine's example `counted`, and that of TPC-C, `counted_tpcc`, are built in release and run by `valgrind --tool=callgrind`,
-//! twice for each line: what the longer run has more is what transactions cost. Counts of one build differ by a few
-//! instructions from run to run; another compiler may change them by a percent.
+//! The engine's example `counted` and the TPC-C example `counted_tpcc` are built in release mode and run with
+//! `valgrind --tool=callgrind`, twice for each line. The additional instructions of the longer run are the cost of its
+//! additional transactions. Counts of one build vary by a few instructions from run to run. Another compiler may change
+//! them by a percent.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,13 @@ use std::process::Command;
 
 const KEPT: &str = "results/instructions.txt";
 
-/// A program that runs transactions of one workload in one mode, a number of them: `PROGRAM WORKLOAD MODE NUMBER`.
+/// A program that runs a given number of transactions of one workload in one mode: `PROGRAM WORKLOAD MODE NUMBER`.
 struct Program {
     package: &'static str,
     example: &'static str,
     workloads: &'static [&'static str],
     modes: &'static [&'static str],
-    /// Transactions of the shorter run, which warm up, and of the longer one.
+    /// The numbers of transactions of the shorter run, which warms up, and of the longer run.
     short: u64,
     long: u64,
 }
@@ -30,7 +31,7 @@ const PROGRAMS: [Program; 2] = [
         short: 2_000,
         long: 12_000,
     },
-    // (Longer transactions; and there are only so many orders to deliver.)
+    // TPC-C transactions are longer, and the number of orders to deliver is limited.
     Program {
         package: "braid-tpcc",
         example: "counted_tpcc",
@@ -41,7 +42,7 @@ const PROGRAMS: [Program; 2] = [
     },
 ];
 
-/// How many more instructions are too many.
+/// The largest permitted increase of instructions.
 const MORE_PERCENT_MAX: f64 = 3.0;
 
 /// A workload in a mode, and its instructions per transaction.
@@ -52,7 +53,7 @@ pub struct Count {
     instructions: f64,
 }
 
-/// Counts, and fails where there are more instructions than were kept; or keeps them.
+/// Counts the instructions. With `keeps`, writes the counts to the file; otherwise fails if a count is too high.
 pub fn run(root: &Path, keeps: bool) -> Result<(), String> {
     let folder = build(root)?;
     let mut counts = Vec::new();
@@ -78,7 +79,7 @@ pub fn run(root: &Path, keeps: bool) -> Result<(), String> {
     }
 }
 
-/// Builds all programs at once, so that the engine is built once, and returns their folder.
+/// Builds all programs with one command, so that the engine is built once. Returns their folder.
 pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args(["build", "--quiet", "--release"]);
@@ -94,7 +95,7 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
 }
 
 impl Program {
-    /// Its workloads, each in its modes.
+    /// The program's workloads, each in all modes.
     fn lines(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let modes = self.modes;
         self.workloads.iter().flat_map(move |workload| modes.iter().map(|mode| (*workload, *mode)))
@@ -108,7 +109,7 @@ impl Program {
     }
 }
 
-/// Instructions of one run.
+/// Counts the instructions of one run.
 fn counted(program: &Path, workload: &str, mode: &str, transactions: u64) -> Result<f64, String> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
@@ -131,7 +132,7 @@ fn table(counts: &[Count]) -> String {
     text
 }
 
-/// The lines of a table; others are left out.
+/// Parses the lines of a table. Other lines are ignored.
 fn read(text: &str) -> Result<Vec<Count>, String> {
     let workloads = PROGRAMS.iter().flat_map(|program| program.workloads);
     let is_line = |line: &&str| {
@@ -149,14 +150,14 @@ fn read(text: &str) -> Result<Vec<Count>, String> {
         .collect()
 }
 
-/// A line each, and how many take too much.
+/// A report with a line for each count, and the number of counts that are too high.
 fn compare(kept: &[Count], now: &[Count]) -> (String, usize) {
     let (mut report, mut failures) = (String::from("instructions per transaction, kept and now\n"), 0);
     for Count { workload, mode, instructions } in now {
         let before = kept.iter().find(|count| count.workload == *workload && count.mode == *mode);
         let before = before.map_or(f64::NAN, |count| count.instructions);
         let more = (instructions / before - 1.0) * 100.0;
-        let is_fine = more <= MORE_PERCENT_MAX; // not of a number that was not kept
+        let is_fine = more <= MORE_PERCENT_MAX; // false if the count was not kept
         failures += usize::from(!is_fine);
         let mark = if is_fine { "" } else { "  too many" };
         // A string takes everything.
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_read_again() {
-        // Proves it for every line that is counted, and that no two of them share a name.
+        // Proves, for every counted line, that the kept text is read back, and that no two lines share a name.
         let lines = || PROGRAMS.iter().flat_map(Program::lines);
         let counts: Vec<Count> = lines()
             .zip(1..)

@@ -1,8 +1,8 @@
-//! The module law: which module of the engine may use which, as the table in ARCHITECTURE.md says.
+//! Checks the module law: which module of the engine may use which, as the table in ARCHITECTURE.md says.
 //!
-//! The law is a chain of facts: the table has no cycle; every use in the code is in the table;
-//! therefore the code has none. The last is checked on its own too, so that a mistake in this
-//! check's reading of the table cannot hide one.
+//! The argument is a chain of facts: the table has no cycle, and every use in the code is in the table. Therefore the
+//! code has no cycle. This conclusion is also checked directly, so that a mistake in reading the table cannot hide a
+//! cycle.
 
 use crate::{File, Tree, rust};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -16,7 +16,7 @@ const SOURCES: &str = "crates/engine/src/";
 type Names = Vec<String>;
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Violations of the law, in the document and in the code.
+/// Finds violations of the law, in the document and in the code.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     let law = parse_table(tree.text(DOCUMENT).unwrap_or_default(), &mut violations);
@@ -66,8 +66,8 @@ fn check_file(file: &File, module: &str, law: &Graph, code: &mut Graph, violatio
     }
 }
 
-/// The rows below [`HEAD`]. `all` stands for every module in the rows below its own, so that the
-/// rows which say it cannot make a cycle.
+/// Parses the rows below [`HEAD`]. `all` stands for every module in the rows below its own, so rows with `all` cannot
+/// make a cycle.
 fn parse_table(document: &str, violations: &mut Vec<String>) -> Graph {
     let mut rows: Vec<(String, Names, usize)> = Vec::new();
     let lines = document.lines().enumerate().skip_while(|(_, line)| line.trim() != HEAD);
@@ -110,7 +110,7 @@ fn module_of(path: &str) -> Option<String> {
     Some(first.trim_end_matches(".rs").to_string())
 }
 
-/// The modules of the crate's root that `file` names outside its tests, with lines.
+/// The modules in the crate's root that `file` names outside its tests, with lines.
 fn uses(file: &File) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let Some(parsed) = rust::parse(file) else { return found };
@@ -119,7 +119,8 @@ fn uses(file: &File) -> Vec<(String, usize)> {
     found
 }
 
-/// `depth` counts the modules from the root to here: as many `super`s lead to the root.
+/// Scans items. `depth` is the number of modules from the root to here, and so the number of `super`s that lead to the
+/// root.
 fn scan_items(items: &[syn::Item], depth: usize, found: &mut Vec<(String, usize)>) {
     for item in items.iter().filter(|item| !rust::is_test(rust::attributes(item))) {
         match item {
@@ -133,7 +134,7 @@ fn scan_items(items: &[syn::Item], depth: usize, found: &mut Vec<(String, usize)
     }
 }
 
-/// Works on tokens rather than on paths, because the arguments of macros are nothing but tokens.
+/// Scans tokens instead of paths, because the arguments of macros are only tokens.
 fn scan_tokens(tokens: TokenStream, depth: usize, found: &mut Vec<(String, usize)>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
@@ -156,7 +157,7 @@ fn scan_tokens(tokens: TokenStream, depth: usize, found: &mut Vec<(String, usize
     }
 }
 
-/// What follows `crate`: `::name` or `::{name, name::…}`.
+/// Scans the tokens after `crate`: `::name` or `::{name, name::…}`.
 fn scan_path(rest: &[TokenTree], found: &mut Vec<(String, usize)>) {
     let [TokenTree::Punct(one), TokenTree::Punct(two), next, ..] = rest else { return };
     if one.as_char() != ':' || two.as_char() != ':' {
@@ -182,7 +183,7 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
     matches!(token, TokenTree::Ident(ident) if ident == word)
 }
 
-/// Some cycle of `graph`, its first module repeated at the end.
+/// Finds a cycle of `graph`, with its first module repeated at the end.
 pub(crate) fn find_cycle(graph: &Graph) -> Option<Names> {
     let mut done = BTreeSet::new();
     graph.keys().find_map(|start| visit(graph, start, &mut Names::new(), &mut done))

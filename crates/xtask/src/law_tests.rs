@@ -5,8 +5,8 @@ use super::*;
 const TABLE: &str = "| module | may use |\n|---|---|\n| lib, db | all |\n| cc | record, sync |\n\
                      | record | sync |\n| `sync` | nothing |\n";
 
-/// The violations of an engine with the good parts of every module, and `path` with `text` instead
-/// or in addition.
+/// The violations of an engine that has a good file in every module, with `path` and `text` instead of one or in
+/// addition.
 fn check_with(table: &str, path: &str, text: &str) -> Vec<String> {
     let path = format!("{SOURCES}{path}");
     let mut files = vec![(DOCUMENT.to_string(), table.to_string())];
@@ -39,7 +39,7 @@ fn allowed_uses_pass() {
     finds_nothing("cc/mod.rs", "pub(crate) fn f() {}\nuse super::record::A; mod m { use super::g; }");
 }
 
-/// Proves that a forbidden use is found in every form that a path can take.
+/// Proves that a forbidden use is found in every form of a path.
 #[test]
 fn forbidden_uses_are_found() {
     let expected = "`record` may not use `cc` (ARCHITECTURE.md allows sync)";
@@ -66,7 +66,7 @@ fn forbidden_uses_are_found() {
     finds("cc/mod.rs", "use crate::db::A;", "`cc` may not use `db`");
 }
 
-/// Proves that tests are free to use what they like, and that documentation is no use.
+/// Proves that tests may use anything, and that documentation does not count as a use.
 #[test]
 fn tests_are_exempt() {
     finds_nothing("record/mod.rs", "#[cfg(test)]\nmod tests { use crate::cc::A; }");

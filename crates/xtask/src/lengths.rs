@@ -1,16 +1,16 @@
-//! Lengths of files and functions: hard limits, and the medians that STYLE.md's scoreboard names.
+//! Checks the lengths of files and functions against hard limits, and computes the medians for STYLE.md's scoreboard.
 
 use crate::{File, Tree, rust};
 use syn::visit::Visit;
 
-/// No Rust file is longer.
+/// The maximum number of lines of a Rust file.
 pub const FILE_LINES_MAX: usize = 800;
-/// No function is longer, from `fn` to its closing brace.
+/// The maximum number of lines of a function, from `fn` to its closing brace.
 pub const FUNCTION_LINES_MAX: usize = 70;
-/// Nor is a function of a test.
+/// The maximum number of lines of a test function.
 pub const TEST_FUNCTION_LINES_MAX: usize = 120;
 
-/// Files and functions over the limits.
+/// Finds files and functions over the limits.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     for file in tree.with_extension("rs") {
@@ -31,7 +31,7 @@ pub fn check(tree: &Tree) -> Vec<String> {
     violations
 }
 
-/// The engine's measures that STYLE.md's scoreboard gives an aim for.
+/// The engine's measures that have an aim in STYLE.md's scoreboard.
 pub fn summary(tree: &Tree) -> String {
     let engine = |file: &&File| file.path.starts_with("crates/engine/src/");
     let files = tree.with_extension("rs").filter(engine).map(|file| file.text.lines().count()).collect();
@@ -142,7 +142,7 @@ mod tests {
         check(&Tree::of(&[(path, text)]))
     }
 
-    /// Proves that the limit of a file is where it says.
+    /// Proves that a file is a violation exactly if it has more lines than the limit.
     #[test]
     fn long_files_are_found() {
         assert!(found("a.rs", &"\n".repeat(FILE_LINES_MAX)).is_empty());
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Proves that tests have a limit of their own.
+    /// Proves that tests have their own limit.
     #[test]
     fn tests_may_be_longer() {
         let long = function("fn g()", TEST_FUNCTION_LINES_MAX);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(found("a/tests.rs", &function("fn g()", TEST_FUNCTION_LINES_MAX + 1)).len(), 1);
     }
 
-    /// Proves that the summary takes the engine alone.
+    /// Proves that the summary covers only the engine.
     #[test]
     fn the_summary_is_of_the_engine() {
         let tree = Tree::of(&[("crates/engine/src/a.rs", "fn f() {\n}\n"), ("b.rs", "\n\n\n\n")]);

@@ -1,5 +1,6 @@
-//! Chores of the workspace. `cargo xtask tidy` checks the habits of STYLE.md, `cargo xtask cache` counts instructions
-//! and simulated cache misses, `cargo xtask builds` runs a benchmark by two builds in turns.
+//! Tasks of the workspace. `cargo xtask tidy` checks the habits of STYLE.md, `cargo xtask cache` and
+//! `cargo xtask teams` count instructions and misses under valgrind, and `cargo xtask builds` runs a benchmark with two
+//! builds in turns.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -8,13 +9,14 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Chores of the workspace")]
 enum Chore {
-    /// Checks the habits of STYLE.md on the whole workspace
+    /// Check the habits of STYLE.md on the whole workspace
     Tidy,
-    /// Instructions and simulated cache misses per transaction, under valgrind
+    /// Count instructions and simulated cache misses per transaction, under valgrind
     Cache(xtask::cache::CacheArgs),
-    /// Instruction misses and mispredictions of transactions one after the other, interleaved, and in teams, under valgrind
+    /// Count instruction misses and mispredictions of transactions run in sequence, interleaved and in teams, under
+    /// valgrind
     Teams,
-    /// Runs a benchmark by two builds of `braid` in turns, and says how much faster the second one is
+    /// Run a benchmark with two builds of `braid` in turns, and report how much faster the second build is
     Builds(xtask::builds::BuildsArgs),
 }
 

@@ -1,14 +1,14 @@
-//! What the checks of Rust sources share: parsing, and telling tests from the rest.
+//! Helpers for the checks of Rust sources: parsing, and distinguishing tests from other code.
 
 use crate::{File, Tree};
 use quote::ToTokens;
 
-/// The syntax tree, or nothing where [`unparsable`] has a violation for the file.
+/// The syntax tree, or `None` if [`unparsable`] reports a violation for the file.
 pub(crate) fn parse(file: &File) -> Option<syn::File> {
     syn::parse_file(&file.text).ok()
 }
 
-/// Sources that do not parse, on which the other checks are blind.
+/// Finds sources that do not parse. The other checks cannot see into them.
 pub(crate) fn unparsable(tree: &Tree) -> Vec<String> {
     let error = |file: &File| {
         let error = syn::parse_file(&file.text).err()?;
@@ -17,8 +17,8 @@ pub(crate) fn unparsable(tree: &Tree) -> Vec<String> {
     tree.with_extension("rs").filter_map(error).collect()
 }
 
-/// Files that hold nothing but tests: below `tests`, `benches`, `examples` or `fuzz`, or named
-/// `tests….rs` or `…_tests.rs`.
+/// Returns true for files that contain only tests: files below `tests`, `benches`, `examples` or `fuzz`, and files
+/// named `tests….rs` or `…_tests.rs`.
 pub(crate) fn is_test_path(path: &str) -> bool {
     let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.trim_end_matches(".rs");
@@ -27,7 +27,7 @@ pub(crate) fn is_test_path(path: &str) -> bool {
         || folders.split('/').any(|folder| matches!(folder, "tests" | "benches" | "examples" | "fuzz"))
 }
 
-/// Whether `attributes` have `#[test]` or a `#[cfg(…)]` that holds only under test.
+/// Returns true if `attributes` have `#[test]` or a `#[cfg(…)]` that holds only under test.
 pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let path = attribute.path();
@@ -76,7 +76,7 @@ mod tests {
         assert!(found[0].starts_with("a.rs:2: does not parse"), "{}", found[0]);
     }
 
-    /// Proves which attributes and paths make a test.
+    /// Proves which attributes and paths mark a test.
     #[test]
     fn tests_are_told_from_the_rest() {
         let is = |text: &str| is_test(attributes(&syn::parse_str(text).unwrap()));

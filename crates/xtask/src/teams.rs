@@ -1,27 +1,29 @@
-//! `cargo xtask teams`: what the instruction cache and the branch predictor make of transactions that are gathered into teams, by
-//! `valgrind --tool=callgrind`: the charts of "STEPS towards Cache-Resident Transaction Processing" (VLDB 2004).
+//! `cargo xtask teams`: counts the instruction misses and branch mispredictions of transactions that are gathered into
+//! teams, with `valgrind --tool=callgrind`, for the charts of "STEPS towards Cache-Resident Transaction Processing"
+//! (VLDB 2004).
 //!
-//! The programs are those of `cargo xtask cache --check`. Each line is two runs, of which the longer one has so many more transactions:
-//! the difference is theirs alone. The simulated data caches are left as callgrind has them.
+//! The programs are those of `cargo xtask cache --check`. Each line takes two runs, and shows the additional counts of
+//! the longer run per additional transaction. The simulated data caches have callgrind's defaults.
 
 use crate::cache::{Counts, callgrind};
 use std::path::Path;
 use std::process::Command;
 
-/// A simulated first-level instruction cache, of lines of 64 bytes.
+/// A simulated first-level instruction cache with lines of 64 bytes.
 #[derive(Clone, Copy)]
 struct CodeCache {
     kib: u32,
     ways: u32,
 }
 
-/// As many processors have it.
+/// The cache of many current processors.
 const TODAY: CodeCache = CodeCache { kib: 32, ways: 8 };
 const SIZES: [u32; 4] = [8, 16, 32, 64];
-/// Of 16 KiB, besides those above.
+/// Associativities to simulate with 16 KiB, besides the caches above.
 const WAYS: [u32; 3] = [1, 2, 8];
 
-/// A program's transactions: its name, the workload, and how many a run has, the shorter and the longer one.
+/// A program's transactions: the program's name, the workload, and the numbers of transactions of the shorter and of
+/// the longer run.
 #[derive(Clone, Copy)]
 struct Work {
     program: &'static str,
@@ -35,7 +37,7 @@ const MIXES: [Work; 2] = [
     Work { program: "counted_tpcc", workload: "full", transactions: [200, 1_200] },
 ];
 
-/// Runs all, and prints a line for each.
+/// Runs all programs, and prints a line for each.
 pub fn run(root: &Path) -> Result<(), String> {
     let folder = crate::instructions::build(root)?;
     let line = |work: &Work, mode: &str, open: Option<u32>, cache: CodeCache| -> Result<(), String> {
@@ -88,7 +90,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// One run: its counts, and the mean size of its teams where the program says it.
+/// Runs a program once. Returns its counts, and the mean size of its teams if the program reports it.
 fn counted(
     program: &Path,
     work: &Work,

@@ -1,4 +1,4 @@
-//! The files of the workspace in memory: what every check reads.
+//! The files of the workspace in memory, which every check reads.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 pub struct File {
     /// Relative to the workspace's root.
     pub path: String,
-    /// Empty where the file is not UTF-8.
+    /// Empty if the file is not UTF-8.
     pub text: String,
 }
 
@@ -17,8 +17,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads everything below `root` but build outputs, what `.gitignore` names, links, and hidden
-    /// folders other than those that belong to the project.
+    /// Reads everything below `root` except build outputs, links, paths that `.gitignore` names, and hidden folders
+    /// that do not belong to the project.
     pub fn load(root: &Path) -> io::Result<Tree> {
         let ignored = match std::fs::read_to_string(root.join(".gitignore")) {
             Ok(text) => text.lines().map(|line| line.trim().trim_matches('/').to_string()).collect(),
@@ -30,7 +30,7 @@ impl Tree {
         Ok(Tree { files })
     }
 
-    /// A tree of `(path, text)` pairs.
+    /// Makes a tree of `(path, text)` pairs.
     pub fn of(files: &[(&str, &str)]) -> Tree {
         let file = |&(path, text): &(&str, &str)| File { path: path.into(), text: text.into() };
         Tree { files: files.iter().map(file).collect() }
@@ -53,7 +53,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }
 
-    /// Whether `path` is a file or a folder with a file in it; the root is `""`.
+    /// Returns true if `path` is a file or a folder with a file in it. The root is `""`.
     pub fn contains(&self, path: &str) -> bool {
         let below = |file: &File| file.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
         path.is_empty() || self.files.iter().any(|file| file.path == path || below(file))
@@ -69,12 +69,12 @@ fn read_folder(root: &Path, folder: &str, ignored: &[String], files: &mut Vec<Fi
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
         let kind = entry.file_type()?;
-        // (In a linked working tree it is a file.)
+        // In a linked working tree, `.git` is a file.
         if name == ".git" || ignored.iter().any(|ignored| *ignored == name || *ignored == path) {
             continue;
         }
         if kind.is_file() {
-            // A file that is not text still counts as the target of a link.
+            // A file that is not text can still be the target of a link.
             let text = String::from_utf8(std::fs::read(entry.path())?).unwrap_or_default();
             files.push(File { path, text });
         } else if kind.is_dir() && name != "target" && (!name.starts_with('.') || HIDDEN.contains(&&*name)) {
@@ -88,7 +88,7 @@ fn read_folder(root: &Path, folder: &str, ignored: &[String], files: &mut Vec<Fi
 mod tests {
     use super::*;
 
-    /// Proves that files and folders are found by their whole names only.
+    /// Proves that files and folders are found only by their whole names.
     #[test]
     fn contains_files_and_folders() {
         let tree = Tree::of(&[("docs/a.md", ""), ("b.rs", "text")]);
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(tree.with_extension("md").count(), 1);
     }
 
-    /// Proves that the loader finds this very file and leaves build outputs out.
+    /// Proves that the loader finds this very file and leaves out build outputs.
     #[test]
     fn loads_the_workspace() {
         let tree = Tree::load(&crate::workspace_root()).unwrap();

@@ -1,15 +1,15 @@
-//! Unsafe code: where it may stand, and that each piece of it gives its reason.
+//! Checks that unsafe code stands only where it may, and that each piece of it gives its reason.
 
 use crate::{File, Tree};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 const DOCUMENT: &str = "STYLE.md";
-/// What the line of [`DOCUMENT`] that lists the places begins with; each is a prefix of a path.
+/// The beginning of the line of [`DOCUMENT`] that lists the places. Each place is a prefix of a path.
 const PLACES: &str = "Unsafe code lives only in ";
-/// How far above a piece of unsafe code its reason may begin.
+/// The maximum distance in lines from a piece of unsafe code up to the beginning of its reason.
 const REASON_LINES_MAX: usize = 6;
 
-/// Unsafe code out of place or without a reason, and crates that do not forbid or deny it.
+/// Finds unsafe code out of place or without a reason, and crates that do not forbid or deny it.
 pub fn check(tree: &Tree) -> Vec<String> {
     let mut violations = Vec::new();
     let document = tree.text(DOCUMENT).unwrap_or_default();
@@ -54,7 +54,7 @@ struct Unsafe {
     needs_reason: bool,
 }
 
-/// Works on tokens, so that unsafe code in the arguments of macros counts too.
+/// Scans tokens, so that unsafe code in the arguments of macros counts too.
 fn scan(tokens: TokenStream, found: &mut Vec<Unsafe>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
@@ -71,8 +71,8 @@ fn scan(tokens: TokenStream, found: &mut Vec<Unsafe>) {
     }
 }
 
-/// What follows the word `unsafe`. A function gives its contract in its documentation, which clippy
-/// demands; the type of an unsafe function is no unsafe code.
+/// Classifies unsafe code by the tokens after the word `unsafe`. A function gives its contract in its documentation,
+/// which clippy demands. The type of an unsafe function is not unsafe code.
 fn classify(rest: &[TokenTree]) -> Option<(&'static str, bool)> {
     match rest.first()? {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(("unsafe block", true)),
@@ -99,7 +99,7 @@ fn is_type(tokens: &[TokenTree]) -> bool {
     matches!(after, Some(TokenTree::Group(_)))
 }
 
-/// The roots of all crates but the engine, whose modules are checked one by one.
+/// Returns true for the roots of all crates except the engine, whose modules are checked one by one.
 fn is_crate_root(path: &str) -> bool {
     let Some((crate_name, inside)) = path.strip_prefix("crates/").and_then(|path| path.split_once('/'))
     else {
@@ -109,7 +109,8 @@ fn is_crate_root(path: &str) -> bool {
     crate_name != "engine" && (inside == "src/lib.rs" || inside == "src/main.rs" || is_binary)
 }
 
-/// A crate with a permitted place cannot forbid, since nothing below could then allow: it denies.
+/// A crate with a permitted place cannot forbid unsafe code, because nothing below could then allow it. It denies
+/// instead.
 fn check_root(file: &File, places: &[&str], violations: &mut Vec<String>) {
     let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let has_place = places.iter().any(|place| place.starts_with(folder));

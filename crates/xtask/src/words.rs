@@ -1,8 +1,8 @@
-//! Words that no file may hold: paths of someone's machine, unfinished code, silenced checks.
+//! Checks for words that no file may contain: paths of someone's machine, unfinished code, silenced checks.
 
 use crate::{File, Tree};
 
-// Written in two parts, so that this file does not find itself.
+// Split in two, so that this file does not find itself.
 const PATHS: [&str; 5] = [
     concat!("/wo", "rk/"),
     concat!("/tmp", "/h/"),
@@ -15,10 +15,10 @@ const MACROS: [&str; 3] = [concat!("to", "do!("), concat!("unimple", "mented!(")
 const IGNORE: &str = concat!("#[", "ignore]");
 const ALLOWS: [&str; 2] = [concat!("#[", "allow("), concat!("#![", "allow(")];
 
-/// Files that tools write: nobody's habits.
+/// Generated files, which need not keep the habits.
 const GENERATED: [&str; 1] = ["Cargo.lock"];
 
-/// Every forbidden word with its line.
+/// Finds every forbidden word, with its line.
 pub fn check(tree: &Tree) -> Vec<String> {
     let written = tree.files().filter(|file| !GENERATED.contains(&file.path.as_str()));
     written.flat_map(check_file).collect()
@@ -48,7 +48,7 @@ fn check_file(file: &File) -> Vec<String> {
     violations
 }
 
-/// At the start of a path, not in the middle of a relative one.
+/// Returns true if `path` stands at the start of a path, not in the middle of a relative one.
 fn has_absolute(line: &str, path: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | ')' | '*');
     line.match_indices(path).any(|(at, _)| !line[..at].ends_with(inside))
@@ -65,7 +65,7 @@ fn has_macro(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Whether the attribute that begins on line number `at` holds a reason before it ends.
+/// Returns true if the attribute that begins on line number `at` has a reason before it ends.
 fn has_reason(text: &str, at: usize) -> bool {
     let rest: Vec<&str> = text.lines().skip(at).collect();
     let rest = rest.join("\n");
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// Proves that what only resembles a forbidden word passes.
+    /// Proves that text that only resembles a forbidden word passes.
     #[test]
     fn similar_words_pass() {
         let ignore = IGNORE.replace(']', " = \"slow\"]");

@@ -1,42 +1,47 @@
-//! Which fields to put into one column: the partition of a row's fields that has the fewest misses for some queries.
+//! Finds which fields to put into one column: the partition of a row's fields that has the fewest misses for given
+//! queries.
 //!
-//! Equations 1 and 2 of Zhang, Wei, Xiang and Xiao, "A Performance Evaluation of DRAM Access for In-Memory Databases" (IEEE Access,
-//! 2021): a partition costs the sum, over queries and over the groups of fields that a query touches, of the lines of the cache that it
-//! misses, and the least of all partitions is taken.
+//! The cost follows equations 1 and 2 of Zhang, Wei, Xiang and Xiao, "A Performance Evaluation of DRAM Access for
+//! In-Memory Databases" (IEEE Access, 2021). The cost of a partition is the number of missed cache lines, summed over
+//! the queries and over the groups of fields that each query touches. The cheapest partition wins.
 //!
-//! **Model.** A group of w bytes for each of R rows has Rw / 64 lines. Where a row begins in a line is not known, so each byte is as probable:
-//! a row is in 1 + (w - 1) / 64 lines, and a line has parts of (w + 63) / w rows, on average. A query that picks a share s of
-//! the rows, spread over the table, meets a line with a probability of 1 - (1 - s)^((w + 63) / w). With s = 1 these are all lines; where s is very
-//! small, each row has its own. A miss is a miss: the model does not know that lines one after the other come sooner.
+//! **Model.** A group of w bytes for each of R rows has Rw / 64 lines. The model does not know where in a line a row
+//! begins, and takes each byte as equally probable. On average, a row lies in 1 + (w - 1) / 64 lines, and a line has
+//! parts of (w + 63) / w rows. A query that picks a share s of the rows, spread over the table, meets a line with a
+//! probability of 1 - (1 - s)^((w + 63) / w). With s = 1 it meets all lines. If s is very small, each row has its own
+//! line. All misses cost the same: the model ignores that consecutive lines arrive sooner.
 //!
-//! **Fields that the same queries read are in one group** (a *class*). For one query, f(w) = w (1 - a b^(1 / w)) R / 64 with a = 1 - s and
-//! b = a^63. It is concave: 1 - a b^x is in x, and w g(1 / w) is in w if g is concave. Also f(w) >= 0. Suppose that a class of c bytes is in
-//! two groups, t bytes in one and c - t in the other. The cost is a sum of f(x + t) and f(y + c - t) over queries, concave in t, so it is
-//! least at an end, t = 0 or t = c; and there one of the groups is rid of the queries of the class, which costs no more.
-//! Fields that no query reads are a group of their own for the same reason: f does not fall, so they can only make others wider.
+//! **Fields that the same queries read are in one group** (a *class*). For one query, f(w) = w (1 - a b^(1 / w)) R / 64
+//! with a = 1 - s and b = a^63. f is concave: 1 - a b^x is concave in x, and w g(1 / w) is concave in w if g is
+//! concave. Also f(w) >= 0. Suppose that a class of c bytes is split between two groups, t bytes in one and c - t in
+//! the other. The cost is a sum of f(x + t) and f(y + c - t) over queries. It is concave in t, so it is least at an
+//! end, t = 0 or t = c. At that end the queries of the class no longer touch one of the groups, which costs no more.
+//! Fields that no query reads are a group of their own for the same reason: f is non-decreasing, so they can only make
+//! other groups wider.
 //!
-//! **Search.** The cost is a sum over groups. So of all partitions of a set of classes, the least is found from those of its subsets: 3^n steps
-//! for n classes, and what looking at each partition would find. With more than `CLASSES_MAX` classes, the two groups whose
-//! merging saves most are merged until nothing is saved. `misses(advised) <= misses(NSM)` and `<= misses(DSM)` hold in both cases.
+//! **Search.** The cost is a sum over groups. The best partition of a set of classes therefore follows from the best
+//! partitions of its subsets. This takes 3^n steps for n classes, and finds the same partition as trying all of them.
+//! With more than `CLASSES_MAX` classes, the search repeatedly merges the two groups whose merging saves most, until no
+//! merge saves anything. `misses(advised) <= misses(NSM)` and `<= misses(DSM)` hold in both cases.
 
 use super::workload::{Query, Workload};
 use std::collections::HashMap;
 
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
-/// All partitions of that many classes are considered: 3^14 are 5 million steps.
+/// All partitions of up to this many classes are considered: 3^14 are 5 million steps.
 const CLASSES_MAX: usize = 14;
 
 /// The fields of a column, by their numbers.
 pub type Group = Vec<usize>;
 
-/// What is advised.
+/// The advised partition.
 pub struct Advice {
-    /// In the order of their first fields.
+    /// The groups, ordered by their first fields.
     pub groups: Vec<Group>,
-    /// What no query reads.
+    /// The fields that no query reads.
     pub unread: Group,
-    /// Whether there is no better partition by the model.
+    /// True if the model has no better partition.
     pub is_best: bool,
 }
 
@@ -52,7 +57,7 @@ pub fn advise(workload: &Workload) -> Advice {
     Advice { groups, unread, is_best }
 }
 
-/// The misses of all queries by their weights.
+/// The weighted misses of all queries.
 pub fn cost(workload: &Workload, groups: &[Group]) -> f64 {
     workload.queries.iter().map(|query| query.weight * misses(workload, query, groups)).sum()
 }
@@ -68,17 +73,17 @@ pub fn bytes(workload: &Workload, group: &Group) -> u64 {
     group.iter().map(|&field| workload.fields[field].bytes).sum()
 }
 
-/// The lines of a group that are met where a share of the rows is read.
+/// The lines of a group that a query touches when it reads a share of the rows.
 fn lines(rows: u64, bytes: u64, share: f64) -> f64 {
     assert!(bytes > 0);
     assert!(share > 0.0 && share <= 1.0);
     let rows_of_line = (bytes + LINE_BYTES - 1) as f64 / bytes as f64;
-    // 1 - (1 - s)^n, so that a very small share is not lost to rounding.
+    // Computes 1 - (1 - s)^n without losing a very small share to rounding.
     let met = -(rows_of_line * (-share).ln_1p()).exp_m1();
     rows as f64 * bytes as f64 / LINE_BYTES as f64 * met
 }
 
-/// Fields that the same queries read, and those that none does.
+/// Groups the fields by the queries that read them, and returns the unread fields separately.
 fn classes(workload: &Workload) -> (Vec<Group>, Group) {
     let mut by_readers: HashMap<Vec<bool>, usize> = HashMap::new();
     let (mut classes, mut unread): (Vec<Group>, Group) = (Vec::new(), Vec::new());
@@ -95,14 +100,14 @@ fn classes(workload: &Workload) -> (Vec<Group>, Group) {
     (classes, unread)
 }
 
-/// The partition of the classes that costs least. Sets of classes are bits; `least[set]` is the cost of the best partition of a set, and
-/// `last[set]` a group of it.
+/// The cheapest partition of the classes. Sets of classes are bits; `least[set]` is the cost of the best partition of a
+/// set, and `last[set]` is a group of that partition.
 fn best(workload: &Workload, classes: &[Group]) -> Vec<Group> {
     let sets = 1usize << classes.len();
     let alone: Vec<f64> = (0..sets).map(|set| cost(workload, &[union(classes, set)])).collect();
     let (mut least, mut last) = (alone.clone(), (0..sets).collect::<Vec<usize>>());
     for set in 1..sets {
-        // The groups of a set that have its lowest class: the others are what is left.
+        // The groups of a set that contain its lowest class; the other groups partition the rest.
         let lowest = set & set.wrapping_neg();
         let rest = set ^ lowest;
         let mut part = rest;
@@ -128,10 +133,10 @@ fn union(classes: &[Group], set: usize) -> Group {
     within.flat_map(|(_, fields)| fields.iter().copied()).collect()
 }
 
-/// A partition that no merging of two groups makes better, and that is no worse than one group.
+/// A partition that merging any two groups does not improve, and that is no worse than one group.
 fn merged(workload: &Workload, classes: &[Group]) -> Vec<Group> {
     let mut groups: Vec<(usize, Group)> = classes.iter().cloned().enumerate().collect();
-    let mut known = HashMap::new(); // by the numbers of two groups; a merged group has a new one
+    let mut known = HashMap::new(); // by the numbers of two groups; a merged group has a new number
     for number in classes.len().. {
         let Some((a, b)) = most_saving(workload, &groups, &mut known) else { break };
         let (_, group) = groups.swap_remove(b); // b > a
@@ -143,7 +148,7 @@ fn merged(workload: &Workload, classes: &[Group]) -> Vec<Group> {
     if cost(workload, &whole) < cost(workload, &groups) { whole } else { groups }
 }
 
-/// The two groups whose merging saves most; `None` if none saves anything.
+/// The two groups whose merging saves most, or `None` if no merge saves anything.
 fn most_saving(
     workload: &Workload,
     groups: &[(usize, Group)],

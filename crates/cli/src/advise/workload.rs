@@ -1,11 +1,12 @@
-//! What advice is asked for: a table's rows, the bytes of their fields, and the queries that were recorded, read from JSON and checked.
+//! The input of the advice: a table's rows, the bytes of their fields, and the recorded queries, read from JSON and
+//! checked.
 
 use crate::database::open::Failure;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
-/// The bytes of a file that is read, at most.
+/// The maximum size of an input file in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 /// With these limits, sums of bytes fit into 64 bits, and costs are finite.
 const FIELDS_MAX: usize = 256;
@@ -14,7 +15,7 @@ const FIELD_BYTES_MAX: u64 = 1 << 30;
 const ROWS_MAX: u64 = 1_000_000_000_000_000;
 const WEIGHT_MAX: f64 = 1e15;
 
-/// A table and its queries. There is a field, and a query, at least; each query reads a field.
+/// A table and its queries. There is at least one field and at least one query, and each query reads a field.
 pub struct Workload {
     pub rows: u64,
     pub fields: Vec<Field>,
@@ -28,13 +29,13 @@ pub struct Field {
     pub bytes: u64,
 }
 
-/// A query that was recorded.
+/// A recorded query.
 pub struct Query {
-    /// For each field, whether it is read.
+    /// For each field, whether the query reads it.
     pub reads: Vec<bool>,
-    /// Of the rows: `0 < share <= 1`.
+    /// The share of the rows that the query reads: `0 < share <= 1`.
     pub share: f64,
-    /// How often it runs: `weight > 0`.
+    /// How often the query runs: `weight > 0`.
     pub weight: f64,
 }
 
@@ -44,7 +45,7 @@ impl Workload {
         (0..self.fields.len()).filter(|&field| query.reads[field]).collect()
     }
 
-    /// Reads and checks JSON. Errors name the field or the query, by its number, beginning with 1.
+    /// Reads and checks JSON. Errors name the field, or the number of the query, counted from 1.
     pub fn read(json: &[u8]) -> Result<Workload, Failure> {
         let file: File = serde_json::from_slice(json)
             .map_err(|error| format!("{error}; `braid advise --help` shows what such a file looks like"))?;
@@ -137,7 +138,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// In the order in which the file has them, which a map would lose, as it would lose those of the same name.
+/// The fields in the order of the file. A map would lose this order, and would hide duplicate names.
 struct Fields(Vec<Field>);
 
 impl<'de> Deserialize<'de> for Fields {
@@ -157,7 +158,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
         let mut fields: Vec<Field> = Vec::new();
-        // One more than is allowed is enough for the error.
+        // One more field than the limit is enough for the error.
         while fields.len() <= FIELDS_MAX {
             let Some((name, bytes)) = map.next_entry::<String, u64>()? else { return Ok(Fields(fields)) };
             if fields.iter().any(|field| field.name == name) {
@@ -173,7 +174,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 mod tests {
     use super::*;
 
-    /// What is left out of a query is 1, a name that comes twice counts once, and fields keep their order.
+    /// Values that a query leaves out are 1, a name that occurs twice counts once, and fields keep their order.
     #[test]
     fn a_file_is_read() {
         let json = br#"{"queries": [{"reads": ["b", "b"]}], "fields": {"b": 8, "a": 1}, "rows": 7}"#;

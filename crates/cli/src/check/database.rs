@@ -1,4 +1,4 @@
-//! `braid check db`: whether the files of a database are as they were written, and whether it would open.
+//! `braid check db`: checks that the files of a database are as they were written, and whether the database would open.
 
 use crate::database::open::{Failure, advise, existing};
 use crate::database::progress::Watched;
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Which database to check.
+/// Arguments of `braid check db`.
 #[derive(Args, Debug)]
 pub struct DatabaseArgs {
-    /// The database's directory, which no process may have open; it is only read
+    /// The database's directory; it is only read, and no process may have it open
     path: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the command. Damage is an error, after everything was printed.
+/// Runs the command. Damage is an error, reported after everything is printed.
 pub fn database(args: &DatabaseArgs) -> Result<(), Failure> {
     let (storage, watch) = Watched::new(existing(&args.path)?);
     let found = braiddb::tools::verify(&storage, &mut |progress| watch.show(progress));

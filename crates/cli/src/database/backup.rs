@@ -1,4 +1,4 @@
-//! `braid backup`: a copy of a database, also of one that is in use.
+//! `braid backup`: copies a database, even while it is in use.
 
 use super::open::{Failure, advise, existing, fill_empty};
 use super::progress::Watched;
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// What to copy, and to where.
+/// Arguments of `braid backup`.
 #[derive(Args, Debug)]
 pub struct BackupArgs {
     /// The database's directory; a process may have it open

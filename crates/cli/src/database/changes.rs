@@ -1,4 +1,4 @@
-//! `braid changes`: what was committed, as far as the log has it.
+//! `braid changes`: prints committed transactions, as far back as the log goes.
 
 use super::open::{Failure, read};
 use super::text::Column;
@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-/// Which changes.
+/// Arguments of `braid changes`.
 #[derive(Args, Debug)]
 pub struct ChangesArgs {
-    /// The database's directory, which no process may have open; it is only read
+    /// The database's directory; it is only read, and no process may have it open
     path: PathBuf,
-    /// Where to begin: a position that was printed behind a transaction; by default the oldest that the log has
+    /// The position to start from, as printed after a transaction [default: the oldest in the log]
     #[arg(long)]
     from: Option<ChangePosition>,
     /// Maximum number of transactions
@@ -27,14 +27,14 @@ pub struct ChangesArgs {
     json: bool,
 }
 
-/// How the keys and values of tables are written, by their numbers.
+/// The columns of tables, by table number. They format keys and values.
 #[derive(Default)]
 struct Columns(HashMap<u32, (Column, Column)>);
 
 impl Columns {
     fn of(&mut self, change: &Change<'_>) -> &(Column, Column) {
         if change.kind == ChangeKind::Described {
-            self.0.remove(&change.table.number); // it may have other types now
+            self.0.remove(&change.table.number); // the table may have other types now
         }
         self.0.entry(change.table.number).or_insert_with(|| {
             let ChangedTable { name, key_type, value_type, definitions, .. } = &**change.table;
@@ -82,7 +82,7 @@ fn write(
     Ok(writeln!(to, "position {position}")?)
 }
 
-/// A change as an object: rows as `braid scan` writes them, with a key alone where there is no row any more.
+/// A change as a JSON object: a row in the format of `braid scan`, or only the key if the row was deleted.
 fn json_of(change: &Change<'_>, columns: &mut Columns) -> String {
     let ChangedTable { name, key_type, value_type, definitions, .. } = &**change.table;
     let (keys, values) = columns.of(change);

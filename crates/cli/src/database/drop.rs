@@ -1,4 +1,4 @@
-//! `braid drop`: a table is deleted, or an index of one.
+//! `braid drop`: deletes a table, or an index of a table.
 
 use super::look::{count, find};
 use super::open::{Failure, existing, open_or_create};
@@ -7,22 +7,22 @@ use clap::Args;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
-/// Which table.
+/// Arguments of `braid drop`.
 #[derive(Args, Debug)]
 pub struct DropArgs {
-    /// The database's directory, which no process may have open
+    /// The database's directory; no process may have it open
     path: PathBuf,
-    /// The table, which goes with all its rows
+    /// The table; all its rows are deleted with it
     table: String,
-    /// Only this index by columns, not the table
+    /// Delete only this index by columns, not the table
     #[arg(long)]
     index: Option<String>,
-    /// Do not ask; needed where the standard input is no terminal
+    /// Do not ask for confirmation; required if the standard input is not a terminal
     #[arg(long)]
     yes: bool,
 }
 
-/// Runs `braid drop`: asks whether that is meant, drops, and says what was dropped.
+/// Runs `braid drop`: asks for confirmation, drops, and reports what was dropped.
 pub fn drop(args: &DropArgs) -> Result<(), Failure> {
     existing(&args.path)?;
     let db = open_or_create(&args.path)?;
@@ -48,7 +48,7 @@ pub fn drop(args: &DropArgs) -> Result<(), Failure> {
     Ok(writeln!(io::stdout(), "dropped {what}")?)
 }
 
-/// Asks at the terminal whether to drop this. Fails if the answer is no, or if there is no terminal to ask at.
+/// Asks at the terminal whether to drop `what`. Fails if the answer is no, or if there is no terminal to ask at.
 fn confirm(what: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         return Err(format!("this would drop {what}: say --yes where there is no terminal to ask at").into());

@@ -1,4 +1,4 @@
-//! `braid dump`: the rows of a database as text, all as of one moment.
+//! `braid dump`: writes the rows of a database as text, from one consistent snapshot.
 
 use super::open::{Failure, read};
 use super::progress::Written;
@@ -13,42 +13,42 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
-/// What to write, and where.
+/// Arguments of `braid dump`.
 #[derive(Args, Debug)]
 pub struct DumpArgs {
     /// The database's directory
     path: PathBuf,
-    /// A table; by default all of them
+    /// A table to write; may be repeated [default: all tables]
     #[arg(long)]
     table: Vec<String>,
-    /// How rows are written; CSV takes one table
+    /// The format of rows; CSV takes exactly one table
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// The file to write; by default the standard output
+    /// The file to write [default: the standard output]
     #[arg(long)]
     output: Option<PathBuf>,
 }
 
-/// The words before the names of the types in the header of CSV; the second where all keys have eight bytes and the type
-/// alone does not imply that.
+/// The prefixes of the type names in the CSV header. `KEY_FIXED8` is used if all keys have eight bytes and the type
+/// alone does not imply this.
 pub const KEY: &str = "key: ";
 pub const KEY_FIXED8: &str = "key of eight bytes: ";
 pub const VALUE: &str = "value: ";
-/// The word before these in the header of a dump whose last line is the number of rows, and the one before that number: a line with one cell,
-/// where rows have two.
+/// `COUNTED` precedes these prefixes in the header of a dump whose last line is the number of rows. `ROWS` precedes
+/// that number. The last line has one cell, and rows have two.
 pub const COUNTED: &str = "counted ";
 pub const ROWS: &str = "rows: ";
-/// The word before the definitions of the types in it, and what is between two of them.
+/// `WHERE` precedes the definitions of the types in the header, and `DEFINITION_END` separates two definitions.
 pub const WHERE: &str = " where ";
 pub const DEFINITION_END: &str = "; ";
 
-/// How rows are written.
+/// The format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// A JSON object per line: first the table with its types, then its rows; and the next table. Of a dump, the first line says that the last
-    /// one has the numbers of rows
+    /// A JSON object per line: for each table a line with its types, then its rows. The first line of a dump announces
+    /// that the last line has the row counts
     Json,
-    /// A header with the types, and a line per row; of a dump, the number of rows at the end
+    /// A header with the types, then a line per row. A dump ends with the number of rows
     Csv,
 }
 
@@ -64,7 +64,7 @@ pub fn dump(args: &DumpArgs) -> Result<(), Failure> {
         Some(path) => Box::new(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
         None => Box::new(io::stdout().lock()),
     };
-    // (On one terminal with the rows, a bar would be among them.)
+    // If the rows went to the same terminal, a bar would appear among them.
     let is_shown = io::stderr().is_terminal() && (args.output.is_some() || !io::stdout().is_terminal());
     let rows = if is_shown { Some(counted(&db, &tables)?) } else { None };
     let mut to = Written::new(BufWriter::new(to), rows);
@@ -74,7 +74,7 @@ pub fn dump(args: &DumpArgs) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// The rows of these tables.
+/// The total number of rows of these tables.
 fn counted(db: &Database, tables: &[TableInfo]) -> Result<u64, Failure> {
     tables.iter().map(|table| count(db, table)).sum()
 }
@@ -91,7 +91,7 @@ pub fn count(db: &Database, info: &TableInfo) -> Result<u64, Failure> {
     Ok(count)
 }
 
-/// The tables of these names, or all.
+/// The tables with these names, or all tables if there are no names.
 pub fn chosen(db: &Database, names: &[String]) -> Result<Vec<TableInfo>, Failure> {
     let all = db.tables();
     if names.is_empty() {
@@ -135,12 +135,12 @@ fn write<W: Write>(
     Ok(())
 }
 
-/// A name in quotes.
+/// A name as a JSON string.
 pub fn name_json(name: &str) -> String {
     printable_json(&json!(name).to_string()).into_owned()
 }
 
-/// The line of JSON before a table's rows.
+/// Writes the line of JSON before a table's rows.
 fn write_types(info: &TableInfo, table: RawTable, to: &mut dyn Write) -> Result<(), Failure> {
     let (name, key_type) = (name_json(&info.name), name_json(&info.key_type));
     let value_type = name_json(&info.value_type);
@@ -158,13 +158,13 @@ fn write_types(info: &TableInfo, table: RawTable, to: &mut dyn Write) -> Result<
     Ok(writeln!(to, "}}")?)
 }
 
-/// An index by columns.
+/// An index by columns, as JSON.
 pub fn index_json(index: &IndexInfo) -> serde_json::Value {
     let columns: Vec<&str> = index.columns.iter().map(|column| column.name.as_str()).collect();
     json!({ "name": index.name, "columns": columns, "unique": index.is_unique })
 }
 
-/// Rows of a table.
+/// Writes rows of a table.
 pub fn write_rows(
     info: &TableInfo,
     table: RawTable,
@@ -179,7 +179,7 @@ pub fn write_rows(
     }
 }
 
-/// Returns how many there are.
+/// Writes rows as JSON. Returns their number.
 fn write_json<W: Write>(
     info: &TableInfo,
     mut rows: RawRows<'_>,
@@ -199,7 +199,7 @@ fn write_json<W: Write>(
     Ok(count)
 }
 
-/// The error of the output in an error of CSV, by whose kind a closed pipe is known.
+/// Extracts the output's error from a CSV error. Its kind identifies a closed pipe.
 fn of_output(error: csv::Error) -> io::Error {
     match error.kind() {
         csv::ErrorKind::Io(inner) => io::Error::new(inner.kind(), inner.to_string()),
@@ -207,7 +207,7 @@ fn of_output(error: csv::Error) -> io::Error {
     }
 }
 
-/// `is_counted`: the number of rows comes at the end.
+/// Writes rows as CSV. If `is_counted`, the number of rows comes at the end.
 fn write_csv<W: Write>(
     info: &TableInfo,
     table: RawTable,

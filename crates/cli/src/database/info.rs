@@ -1,4 +1,4 @@
-//! `braid info`: what a database is made of.
+//! `braid info`: describes a database.
 
 use super::look::count;
 use super::open::{Failure, existing, read};
@@ -13,16 +13,16 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Which database.
+/// Arguments of `braid info`.
 #[derive(Args, Debug)]
 pub struct InfoArgs {
-    /// The database's directory, which no process may have open; it is only read
+    /// The database's directory; it is only read, and no process may have it open
     path: PathBuf,
     #[command(flatten)]
     form: Form,
 }
 
-/// How it is written.
+/// The output format.
 #[derive(Args, Debug)]
 pub struct Form {
     /// Print a JSON object
@@ -30,7 +30,7 @@ pub struct Form {
     json: bool,
 }
 
-/// Files of one kind, and the room that they take.
+/// The files of one kind, and the space that they take.
 #[derive(Clone, Copy, Default)]
 struct Files {
     count: u64,
@@ -38,7 +38,7 @@ struct Files {
 }
 
 impl Files {
-    /// Those whose names begin so.
+    /// The files whose names begin with `prefix`.
     fn of(storage: &dyn Storage, prefix: &str) -> Result<Files, Failure> {
         let mut files = Files::default();
         for name in storage.list()?.iter().filter(|name| name.starts_with(prefix)) {
@@ -49,7 +49,7 @@ impl Files {
     }
 }
 
-/// What is told of a database.
+/// The description of a database.
 struct Info {
     database: u128,
     recovery: Recovery,
@@ -69,7 +69,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// Writes what the database is made of that is open in this directory.
+/// Writes the description of a database that is open in this directory.
 pub fn write(db: &Database, path: &Path, form: &Form, to: &mut dyn Write) -> Result<(), Failure> {
     let storage = existing(path)?;
     let (log, rows) = (Files::of(&storage, "log-")?, Files::of(&storage, "rows-")?);

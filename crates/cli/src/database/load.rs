@@ -1,7 +1,7 @@
-//! `braid load`: rows as text, into a database.
+//! `braid load`: loads rows from text into a database.
 //!
-//! A load that fails takes away what it has made: its tables and indexes, or all of a new database. In a table that was there
-//! before, the rows stay that were loaded before the failure.
+//! A failed load removes what it created: its tables and indexes, or the whole database if it is new. In a table that
+//! existed before, the rows that were loaded before the failure stay.
 
 mod cells;
 mod input;
@@ -26,19 +26,19 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use stopped::Stopped;
 
-/// What to read, and into which database.
+/// Arguments of `braid load`.
 #[derive(Args, Debug)]
 #[command(after_help = ENDS)]
 pub struct LoadArgs {
-    /// The database's directory, which is created if it does not exist
+    /// The database's directory; created if it does not exist
     path: PathBuf,
-    /// The file, as `dump` writes it; `-` reads the standard input
+    /// The file to load, as written by `dump`; `-` reads the standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// How rows are written
+    /// The format of rows
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// The table, for CSV
+    /// The table to load into; required for CSV
     #[arg(long, required_if_eq("format", "csv"))]
     table: Option<String>,
     /// Print one JSON object
@@ -52,7 +52,7 @@ says how many. After an interrupt (Ctrl-C) all that was loaded stays, and it say
 replaces one with the same key. A dump that was cut off is noticed by its last line, which has the numbers of rows; dumps without one (written \
 before there were any, or by hand) are loaded as they are. Each row of CSV needs the end of its line, also the last one.";
 
-/// Runs the command. Missing tables are created; a row replaces one with the same key. Everything that was loaded is
+/// Runs the command. Missing tables are created. A row replaces an existing row with the same key. All loaded rows are
 /// durable at the end.
 pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     let from = Input::open(&args.file)?;
@@ -60,7 +60,7 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     let db = match open_or_create(&args.path) {
         Ok(db) => db,
         Err(error) if place.is_new => {
-            let _ = place.clear(); // it may be what could not be written
+            let _ = place.clear(); // a failure to remove it may have the same cause
             return Err(error);
         }
         Err(error) => return Err(error),
@@ -105,7 +105,7 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The earliest fault in the file.
+/// The earlier of two faults in the file.
 fn first(read: Result<(), Stopped>, settled: Result<(), Stopped>) -> Option<Stopped> {
     match (read.err(), settled.err()) {
         (Some(read), Some(settled)) if settled.line < read.line => Some(settled),
@@ -113,7 +113,7 @@ fn first(read: Result<(), Stopped>, settled: Result<(), Stopped>) -> Option<Stop
     }
 }
 
-/// The rows that are in the database, by tables.
+/// The rows that are in the database, by table.
 fn told(loader: &Loader<'_>, of: impl Fn(&rows::Target) -> bool) -> String {
     let of = loader.targets.iter().filter(|target| target.rows > 0 && of(target));
     let each = of.map(|target| format!("{} of table {:?}", grouped(target.rows), target.name));
@@ -129,7 +129,7 @@ fn interrupted(args: &LoadArgs, line: u64, rows: u64, loaded: &str) -> Failure {
     Coded { code: INTERRUPTED, said }.into()
 }
 
-/// Removes the database that was made, and says so.
+/// Removes the new database. Returns a message about it.
 fn remove(db: Database, place: &Place) -> String {
     let closed = db.close().map_err(|error| error.to_string());
     let path = place.path.display();
@@ -139,7 +139,7 @@ fn remove(db: Database, place: &Place) -> String {
     }
 }
 
-/// Says what has become of a database that was there, and which rows of earlier tables stay.
+/// A message about a failed load into an existing database, with the rows of earlier tables that stay.
 fn told_undone(undone: braiddb::Result<()>, kept: &str) -> String {
     match undone {
         Err(error) => format!("tables and indexes that were made could not be taken away: {error}"),

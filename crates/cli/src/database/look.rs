@@ -1,4 +1,4 @@
-//! `braid tables`, `braid get` and `braid scan`: what is in a database.
+//! `braid tables`, `braid get` and `braid scan`: show the contents of a database.
 
 pub use super::dump::count;
 
@@ -16,16 +16,16 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Bound;
 use std::path::PathBuf;
 
-/// Which database.
+/// Arguments of `braid tables`.
 #[derive(Args, Debug)]
 pub struct TablesArgs {
-    /// The database's directory, which no process may have open; it is only read
+    /// The database's directory; it is only read, and no process may have it open
     path: PathBuf,
     #[command(flatten)]
     listing: Listing,
 }
 
-/// How tables are listed.
+/// The output format of a list of tables.
 #[derive(Args, Debug)]
 pub struct Listing {
     /// Print a JSON object per table
@@ -33,65 +33,65 @@ pub struct Listing {
     json: bool,
 }
 
-/// Which row of which database.
+/// Arguments of `braid get`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Exit codes: 0 the value was printed, 2 there is no such row, 1 anything else has failed"
 )]
 pub struct GetArgs {
-    /// The database's directory, which no process may have open; it is only read
+    /// The database's directory; it is only read, and no process may have it open
     path: PathBuf,
     #[command(flatten)]
     row: OneRow,
 }
 
-/// Which row.
+/// Selects a row.
 #[derive(Args, Debug)]
 pub struct OneRow {
     /// The table
     table: String,
-    /// The key: text without quotes, a number, bytes as hexadecimal digits, anything else as JSON
+    /// The key: text without quotes, a number, bytes as hexadecimal digits; other types as JSON
     #[arg(allow_hyphen_values = true)]
     key: String,
-    /// Print the value as JSON: text in quotes
+    /// Print the value as JSON, with text in quotes
     #[arg(long)]
     json: bool,
 }
 
-/// Which rows of which database.
+/// Arguments of `braid scan`.
 #[derive(Args, Debug)]
 pub struct ScanArgs {
-    /// The database's directory, which no process may have open; it is only read
+    /// The database's directory; it is only read, and no process may have it open
     path: PathBuf,
     #[command(flatten)]
     rows: SomeRows,
 }
 
-/// Which rows.
+/// Selects rows.
 #[derive(Args, Debug)]
 pub struct SomeRows {
     /// The table
     table: String,
-    /// Only keys that begin with this: first characters of text, first digits of bytes, first parts of a tuple as a JSON list,
-    /// a variant with its first fields as a JSON object
+    /// Only keys with this prefix: the first characters of text, the first digits of bytes, the first parts of a tuple
+    /// as a JSON list, or a variant with its first fields as a JSON object
     #[arg(long, conflicts_with_all = ["from", "to"], allow_hyphen_values = true)]
     prefix: Option<String>,
-    /// Lower bound, inclusive; written as for `get`
+    /// Lower bound, inclusive; written like a key of `get`
     #[arg(long, allow_hyphen_values = true)]
     from: Option<String>,
-    /// Upper bound, exclusive
+    /// Upper bound, exclusive; written like a key of `get`
     #[arg(long, allow_hyphen_values = true)]
     to: Option<String>,
-    /// In descending order of keys
+    /// Print rows in descending key order
     #[arg(long)]
     reverse: bool,
     /// Maximum number of rows
     #[arg(long, default_value_t = 20)]
     limit: usize,
-    /// How rows are written
+    /// The format of rows
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// As `--format json`
+    /// Same as `--format json`
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
@@ -105,7 +105,7 @@ pub fn tables(args: &TablesArgs) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// Runs `braid get`. It is an error if there is no such row, with an exit code of its own.
+/// Runs `braid get`. A missing row is an error with its own exit code.
 pub fn get(args: &GetArgs) -> Result<(), Failure> {
     let db = read(&args.path)?;
     write_row(&db, &db.begin()?, &args.row, &mut io::stdout())?;
@@ -124,7 +124,7 @@ pub fn scan(args: &ScanArgs) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// Writes the tables, with how many rows each has.
+/// Writes the list of tables with their row counts.
 pub fn write_tables(db: &Database, listing: &Listing, to: &mut dyn Write) -> Result<(), Failure> {
     let tables = db.tables();
     let width = tables.iter().map(|table| line_of(&table.name).chars().count()).max().unwrap_or(0);
@@ -161,7 +161,7 @@ pub fn write_tables(db: &Database, listing: &Listing, to: &mut dyn Write) -> Res
     Ok(())
 }
 
-/// Writes the value of a row, as the transaction sees it. It is an error if there is no such row.
+/// Writes the value of a row, as the transaction sees it. Fails if there is no such row.
 pub fn write_row(
     db: &Database,
     transaction: &Transaction,
@@ -178,7 +178,7 @@ pub fn write_row(
         Some(cell) => text = cell,
         None => values.write_json(&value, &mut text),
     }
-    // (JSON has none.)
+    // JSON has no control characters.
     Ok(writeln!(to, "{}", line_of(&text))?)
 }
 
@@ -216,12 +216,12 @@ pub fn read_key(info: &TableInfo, text: &str) -> Result<Vec<u8>, String> {
     Column::keys(&info.key_type).read_cell(text).map_err(|why| format!("the key: {why}"))
 }
 
-/// What is wrong if there is no row with this key.
+/// The error for a missing row.
 pub fn no_row(info: &TableInfo, key: &str) -> Coded {
     Coded { code: NO_ROW, said: format!("table {:?} has no row with key {key}", info.name) }
 }
 
-/// The table of this name.
+/// Finds the table with this name.
 pub fn find(db: &Database, name: &str) -> Result<(TableInfo, RawTable), Failure> {
     let info = chosen(db, &[name.to_owned()])?.remove(0);
     let table = db.raw_table(name).expect("it is listed");

@@ -1,4 +1,4 @@
-//! Opening the database in a directory, with a progress bar where a terminal shows it.
+//! Opens the database in a directory, with a progress bar if there is a terminal.
 
 pub use braid_bench::ending::Failure;
 
@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The database in this directory, recovered to be read.
+/// Recovers the database in this directory for reading.
 pub fn read(path: &Path) -> Result<Database, Failure> {
     let ((storage, watch), clock) = (Watched::new(existing(path)?), Arc::new(SystemClock::default()));
     let (storage, options) = (Arc::new(storage), Options::default());
@@ -20,17 +20,17 @@ pub fn read(path: &Path) -> Result<Database, Failure> {
     opened.map_err(|error| advise(error, path))
 }
 
-/// The database in this directory, which is created if there is none.
+/// Opens the database in this directory, or creates it if there is none.
 pub fn open_or_create(path: &Path) -> Result<Database, Failure> {
     recover(FileStorage::create(path)?, path)
 }
 
-/// A new database in an empty directory.
+/// Creates a new database in an empty directory.
 pub fn create(path: &Path) -> Result<Database, Failure> {
     fill_empty(path, |storage| recover(storage.clone(), path))
 }
 
-/// A directory that its files show to be a database's.
+/// Opens a directory whose files show that it is a database's.
 pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
     let none = |why: &str| format!("there is no database in {}: {why}", path.display());
     let storage = FileStorage::open(path).map_err(|error| none(&error.to_string()))?;
@@ -45,21 +45,21 @@ pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
     }
 }
 
-/// Returns true if a database was being created in the directory: it has the files from before anything is stored, the lock
-/// and an identity that was not published.
+/// Returns true if the creation of a database in the directory was interrupted. The directory then has only the files
+/// from before anything is stored: the lock, and an identity that was not published.
 fn was_begun(storage: &FileStorage, path: &Path) -> bool {
     let has_lock = path.join(LOCK_NAME).is_file();
     has_lock && storage.list().is_ok_and(|names| names.iter().all(|name| name == "database.new"))
 }
 
-/// Fills a directory that is empty or not there. A directory that is created for that goes again if nothing comes of it.
+/// Fills a directory that is empty or missing. If `fill` fails, a directory that was created for this is removed again.
 pub fn fill_empty<R>(
     path: &Path,
     fill: impl FnOnce(&FileStorage) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let is_empty = match std::fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_none(),
-        Err(_) => true, // or no directory, as creating it will say
+        Err(_) => true, // or it is no directory, as creating it will report
     };
     if !is_empty {
         return Err(
@@ -80,7 +80,7 @@ fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {
     Ok(db)
 }
 
-/// Messages on what recovery has skipped or cut off, and on missing disk space.
+/// Prints what recovery has skipped or cut off, and whether disk space is missing.
 fn tell(db: &Database) {
     let Some(recovery) = db.recovery() else { return };
     for (number, error) in &recovery.damaged_checkpoints {
@@ -89,20 +89,20 @@ fn tell(db: &Database) {
     if let Some(cut) = &recovery.cut {
         eprintln!("the database was not closed in order: {cut}");
     }
-    // It is open all the same, to be read and for checkpoints.
+    // The database is open nevertheless, for reads and checkpoints.
     if let LogCondition::Refusing { cause } = db.statistics().log_condition {
         eprintln!("nothing can be committed for now: {cause}");
     }
 }
 
-/// The error, with advice.
+/// Adds advice to the error.
 pub fn advise(error: Error, path: &Path) -> Failure {
     let path = path.display();
     let advice = match &error {
         Error::Storage(error) if is_locked(error) => {
             "stop that process first; `braid backup` copies a database that is in use".to_string()
         }
-        // Nothing is damaged; the message says what to do.
+        // Nothing is damaged, and the message says what to do.
         Error::Checkpoint(checkpoint::Error::UnsupportedVersion { .. })
         | Error::Log(wal::Error::UnsupportedVersion { .. } | wal::Error::UnknownRecord { .. }) => {
             return error.into();
@@ -123,12 +123,10 @@ fn is_locked(error: &StorageError) -> bool {
 struct Bar(ProgressBar);
 
 impl Bar {
-    /// At the beginning.
     fn new() -> Bar {
         Bar(ProgressBar::no_length())
     }
 
-    /// Shows it.
     fn show(&self, progress: &Progress) {
         let (what, template) = match (progress.stage, progress.total) {
             (RecoveryStage::Checkpoint, Some(_)) => {

@@ -1,4 +1,4 @@
-//! How far a command has come, on a terminal if there is one.
+//! Shows the progress of a command, if there is a terminal.
 
 use braiddb::recovery::{Progress, RecoveryStage};
 use braiddb::storage::{File, FileStorage, Holder, LockGuard, OpenMode, Result, Space, Storage};
@@ -9,15 +9,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often the time is shown anew while nothing comes.
+/// How often the display is refreshed while nothing arrives.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Bytes of a known or unknown number, with their rate and the time left.
+/// A counter of bytes with a known or unknown total. Shows the rate and the remaining time.
 #[derive(Debug)]
 pub struct Bytes(ProgressBar);
 
 impl Bytes {
-    /// None yet of this many. `what` they are is shown behind them.
+    /// Starts at zero. `total` is the number of bytes to expect, and `what` is shown after the numbers.
     pub fn new(what: &'static str, total: Option<u64>) -> Bytes {
         let template = match total {
             Some(_) => "{wide_bar} {bytes}/{total_bytes} {msg}, {bytes_per_sec}, {eta} left",
@@ -30,7 +30,6 @@ impl Bytes {
         Bytes(bar)
     }
 
-    /// More of them.
     pub fn add(&self, bytes: u64) {
         self.0.inc(bytes);
     }
@@ -42,7 +41,8 @@ impl Drop for Bytes {
     }
 }
 
-/// Rows that are written as text: the time left by the rows, and the bytes and their rate.
+/// A writer of rows as text. Shows the number of rows, the bytes with their rate, and the remaining time, estimated
+/// from the rows.
 pub struct Written<W> {
     to: W,
     bar: ProgressBar,
@@ -50,7 +50,7 @@ pub struct Written<W> {
 }
 
 impl<W: Write> Written<W> {
-    /// Nothing yet of this many rows; without them, nothing is shown.
+    /// Starts at zero. `rows` is the number of rows to expect; without it, nothing is shown.
     pub fn new(to: W, rows: Option<u64>) -> Written<W> {
         let bar = rows.map_or_else(ProgressBar::hidden, ProgressBar::new);
         let style =
@@ -59,7 +59,7 @@ impl<W: Write> Written<W> {
         Written { to, bar, bytes: 0 }
     }
 
-    /// Another row was written.
+    /// Counts a row that was written.
     pub fn row(&self) {
         self.bar.inc(1);
     }
@@ -87,18 +87,18 @@ impl<W> Drop for Written<W> {
     }
 }
 
-/// A database's directory that is read, with how much of its files was read.
+/// The storage of a database that is read. Counts how much of its files was read.
 #[derive(Debug)]
 pub struct Watched {
     files: FileStorage,
     reading: Arc<Reading>,
 }
 
-/// Counts of the bytes read from all files.
+/// Counts the bytes read from all files.
 #[derive(Debug)]
 struct Reading {
     bar: ProgressBar,
-    /// How far each file was read.
+    /// The offset up to which each file was read.
     read: Mutex<HashMap<String, u64>>,
 }
 
@@ -108,12 +108,12 @@ struct WatchedFile {
     reading: Arc<Reading>,
 }
 
-/// Ends the bar of a directory, which is read on perhaps.
+/// Removes the progress bar when dropped. The directory may be read further.
 #[derive(Debug)]
 pub struct Watch(Arc<Reading>);
 
 impl Watched {
-    /// Nothing was read yet. The bar is there until the second is dropped.
+    /// Starts at zero. The bar is shown until the [`Watch`] is dropped.
     pub fn new(files: FileStorage) -> (Watched, Watch) {
         let bar = ProgressBar::new(total_bytes(&files).unwrap_or(0));
         let template = "{wide_bar} {bytes}/{total_bytes} {msg}, {bytes_per_sec}, {eta} left";
@@ -124,13 +124,13 @@ impl Watched {
     }
 }
 
-/// The bytes of all files.
+/// The size of all files in bytes.
 fn total_bytes(files: &FileStorage) -> Result<u64> {
     files.list()?.iter().map(|name| files.open(name, OpenMode::Read)?.len_bytes()).sum()
 }
 
 impl Watch {
-    /// Says what is being read.
+    /// Shows what is being read.
     pub fn show(&self, progress: &Progress) {
         let of = match progress.stage {
             RecoveryStage::Checkpoint => "rows of the checkpoint",
@@ -147,7 +147,7 @@ impl Drop for Watch {
 }
 
 impl Reading {
-    /// A file was read up to here; what is read again does not count.
+    /// Records that a file was read up to `end`. Bytes that are read again do not count.
     fn note(&self, name: &str, end: u64) {
         if self.bar.is_finished() {
             return;
@@ -239,8 +239,8 @@ impl File for WatchedFile {
 mod tests {
     use super::*;
 
-    /// Proves that what is read of a directory counts once, however often it is read, up to all of it, and that what others read behind the end of the
-    /// bar changes nothing.
+    /// Proves that each byte of a directory counts once, however often it is read, up to the size of all files, and
+    /// that reads after the end of the bar change nothing.
     #[test]
     fn bytes_count_once() {
         let path = std::env::temp_dir().join(format!("braid-watched-{}", std::process::id()));

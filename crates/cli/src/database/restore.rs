@@ -1,4 +1,4 @@
-//! `braid restore`: a database as it was at a point of its past, as a new one.
+//! `braid restore`: creates a new database with the state of another at a point in its past.
 
 use super::open::{Failure, advise, existing, fill_empty};
 use super::progress::Watched;
@@ -14,20 +14,20 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What to restore, and to where.
+/// Arguments of `braid restore`.
 #[derive(Args, Debug)]
 pub struct RestoreArgs {
     /// The directory of the database, which no process may have open, or of a backup of it; it is only read
     path: PathBuf,
     /// A new directory for the new database
     new: PathBuf,
-    /// The position in the log up to which transactions count
+    /// Restore the transactions up to this position in the log
     #[arg(long, conflicts_with = "time")]
     lsn: Option<u64>,
-    /// The time up to which transactions count, such as 2026-03-01T12:00:00Z or 2026-03-01T13:00:00.5+01:00
+    /// Restore the transactions up to this time, such as 2026-03-01T12:00:00Z or 2026-03-01T13:00:00.5+01:00
     #[arg(long, value_parser = unix_ns)]
     time: Option<u64>,
-    /// A directory with more of the log: an archive, or that of the database if PATH is a backup
+    /// A directory with more of the log: an archive, or the database's directory if PATH is a backup; may be repeated
     #[arg(long)]
     archive: Vec<PathBuf>,
     /// Print one JSON object
@@ -74,7 +74,7 @@ pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The nanoseconds since 1970 of a time as RFC 3339 has it.
+/// Parses a time in RFC 3339 format. Returns nanoseconds since 1970.
 fn unix_ns(text: &str) -> Result<u64, String> {
     parse(text).ok_or_else(|| {
         "it is no time from 1970 to 2500 such as 2026-03-01T12:00:00Z, 2026-03-01T12:00:00.25Z or \
@@ -94,7 +94,7 @@ fn parse(text: &str) -> Option<u64> {
     let is_date = (1970..=2500).contains(&year)
         && (1..=12).contains(&month)
         && (1..=days_in(year, month)).contains(&day);
-    // (A leap second counts as the one after it.)
+    // A leap second counts as the second after it.
     let is_time = hour < 24 && minute < 60 && second <= 60;
     let is_fraction = (1..=9).contains(&fraction.len()) && fraction.bytes().all(|byte| byte.is_ascii_digit());
     if !(is_date && is_time && is_fraction) {
@@ -117,7 +117,7 @@ fn parse(text: &str) -> Option<u64> {
     u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// Numbers with these counts of digits, with a separator between them.
+/// Parses numbers with these digit counts, with a separator between them.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[i64; N]> {
     let (mut numbers, mut parts) = ([0; N], text.split(between));
     for (number, digits) in numbers.iter_mut().zip(digits) {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn times_are_read() {
-        // Proves that times are those that RFC 3339 means, and that what it is not is refused.
+        // Proves that times have the meaning of RFC 3339, and that everything else is refused.
         for (text, s) in [
             ("1970-01-01T00:00:00Z", 0),
             ("2000-02-29T23:59:59z", 951_868_799),

@@ -1,4 +1,4 @@
-//! `braid salvage`: what can be read of a damaged database, into a new one.
+//! `braid salvage`: copies what can be read of a damaged database into a new one.
 
 use super::open::{Failure, advise, create, existing};
 use super::progress::Watched;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// What to salvage, and to where.
+/// Arguments of `braid salvage`.
 #[derive(Args, Debug)]
 pub struct SalvageArgs {
     /// The damaged database's directory; it is only read
     path: PathBuf,
     /// A new directory for the new database
     new: PathBuf,
-    /// Continue after damage of the log: more is salvaged, but rows may not be of one moment
+    /// Continue after damage in the log: more is salvaged, but rows may not be from one point in time
     #[arg(long)]
     beyond_damage: bool,
     /// Print one JSON object
@@ -59,13 +59,13 @@ fn object(done: &Salvage) -> Value {
     })
 }
 
-/// What is damaged, as JSON.
+/// A damage as JSON.
 pub fn damage(damage: &Damage) -> Value {
     let Damage { file, offset, lsn, reason } = damage;
     json!({ "file": file, "offset": offset, "lsn": lsn, "reason": reason })
 }
 
-/// What is cut off the end of a log, as JSON.
+/// The part that is cut off the end of a log, as JSON.
 pub fn cut(cut: &Cut) -> Value {
     json!({ "file": cut.file, "offset": cut.offset, "lsn": cut.lsn, "bytes": cut.bytes })
 }

@@ -1,4 +1,4 @@
-//! `braid shell`: commands for one open database, from a terminal or from a script.
+//! `braid shell`: runs commands on one open database, from a terminal or from a script.
 
 mod commands;
 mod completion;
@@ -13,18 +13,18 @@ use session::Session;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-/// Which database.
+/// Arguments of `braid shell`.
 #[derive(Args, Debug)]
 #[command(after_help = commands::summary())]
 pub struct ShellArgs {
-    /// The database's directory, which no process may have open
+    /// The database's directory; no process may have it open
     path: PathBuf,
-    /// Only read: nothing in the directory is changed
+    /// Open the database for reading only: nothing in the directory is changed
     #[arg(long)]
     read_only: bool,
 }
 
-/// Runs `braid shell`: with line editing where standard input and output are a terminal, else line by line.
+/// Runs `braid shell`: with line editing if the standard input and output are terminals, otherwise line by line.
 pub fn shell(args: &ShellArgs) -> Result<(), Failure> {
     existing(&args.path)?;
     let db = if args.read_only { read(&args.path)? } else { open_or_create(&args.path)? };

@@ -1,4 +1,4 @@
-//! `braid stats`: the statistics that the program publishes which has a database open.
+//! `braid stats`: prints the statistics that the program with the open database publishes.
 
 mod reading;
 mod watch;
@@ -13,30 +13,32 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What to print of which database.
+/// Arguments of `braid stats`.
 #[derive(Args, Debug)]
 pub struct StatsArgs {
-    /// The database's directory; the program that has it open publishes its statistics there (`Database::publish_statistics`)
+    /// The database's directory, where the program that has it open publishes its statistics
+    /// (`Database::publish_statistics`)
     path: PathBuf,
     #[command(flatten)]
     form: Form,
-    /// Print a line of rates every SECONDS seconds, or as often as there are new statistics, until interrupted
+    /// Print a line of rates every SECONDS seconds, or whenever there are new statistics if that is less often, until
+    /// interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
-    /// End after this many lines
+    /// Stop after this many lines
     #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 }
 
-/// How statistics are written.
+/// The output format of statistics.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Form {
-    /// Print a JSON object, with all that is counted
+    /// Print a JSON object with all counters
     #[arg(long)]
     json: bool,
 }
 
-/// The most seconds between two lines.
+/// The maximum number of seconds between two lines.
 const SECONDS_MAX: f64 = 86_400.0;
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -44,7 +46,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("a number from 0.01 to {SECONDS_MAX}"))
 }
 
-/// Runs `braid stats`. A closed pipe and an interrupt are how watching ends.
+/// Runs `braid stats`. Watching ends successfully at a closed pipe or an interrupt.
 pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
     let Some(every) = args.watch else {
         let published = reading::read(&args.path)?;
@@ -65,7 +67,7 @@ pub fn stats(args: &StatsArgs) -> Result<(), Failure> {
 }
 
 impl Form {
-    /// Writes statistics of a database that is open here.
+    /// Writes the statistics of a database that this process has open.
     pub fn write(self, statistics: &Statistics, to: &mut dyn Write) -> Result<(), Failure> {
         match self.json {
             true => Ok(writeln!(to, "{}", serde_json::to_string(statistics)?)?),

@@ -1,7 +1,7 @@
-//! Keys and values as text, by the names of their types: for JSON, and for cells of CSV.
+//! Text forms of keys and values, chosen by type name, for JSON and for CSV cells.
 //!
-//! Text and bytes are one to one: what is written is read back to the same bytes. Bytes that are no value of their
-//! type, and those of types that are not known here, are written as they are, in hexadecimal digits.
+//! Text and bytes correspond one to one: text is read back to the same bytes. Two kinds of bytes are written raw, as
+//! hexadecimal digits: bytes that are no value of their type, and bytes of types that are not known here.
 
 #[cfg(test)]
 mod tests;
@@ -15,23 +15,23 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// In a cell, before bytes that are written as they are.
+/// The prefix of raw bytes in a cell.
 const HEX: &str = "hex:";
 
-/// What is wrong with a text.
+/// A description of a fault in a text.
 pub type Wrong = String;
 
-/// In the object of a struct or an enum, what names its version. (A field cannot have this name.)
+/// The member of a struct's or enum's object that names its version. No field can have this name.
 const VERSION: &str = "@version";
 
-/// Whether bytes are those of keys, whose order is the keys', or of values.
+/// Whether bytes are keys, whose byte order is the order of the keys, or values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Key,
     Value,
 }
 
-/// Keys of a table, or its values.
+/// The keys or the values of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
     role: Role,
@@ -39,7 +39,7 @@ pub struct Column {
     kind: Option<Kind>,
 }
 
-/// Bytes as they are.
+/// Raw bytes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hex {
@@ -47,20 +47,21 @@ struct Hex {
 }
 
 impl Column {
-    /// Keys of the type that has this name.
+    /// The keys of the type with this name.
     pub fn keys(type_name: &str) -> Column {
         let kind = Kind::of_key(type_name);
         Column { role: Role::Key, type_name: type_name.into(), kind }
     }
 
-    /// Values of a table.
+    /// The values of a table.
     pub fn values(info: &TableInfo) -> Column {
         let (type_name, shapes) = (info.value_type.clone(), Shapes::new(&info.definitions));
         let kind = Kind::of_value(&type_name, &shapes);
         Column { role: Role::Value, type_name, kind }
     }
 
-    /// Whether keys of the type have eight bytes each; none: that is not known here, since a program's own type may have such a name.
+    /// Returns whether all keys of the type have eight bytes. Returns `None` if this is not known here, because a
+    /// program's own type may have the same name.
     pub fn is_fixed8(&self) -> Option<bool> {
         if OPAQUE.iter().any(|opaque| opaque.0 == self.type_name) {
             return None;
@@ -73,7 +74,7 @@ impl Column {
         self.write_natural(bytes, out);
     }
 
-    /// The same. Returns false if the bytes were written as they are.
+    /// Appends JSON for these bytes. Returns false if they were written raw.
     fn write_natural(&self, bytes: &[u8], out: &mut String) -> bool {
         let (start, mut rest) = (out.len(), bytes);
         let written = self.kind.as_ref().and_then(|kind| kind.write_json(self.role, true, &mut rest, out));
@@ -94,7 +95,7 @@ impl Column {
         is_natural
     }
 
-    /// The bytes for which there is this JSON.
+    /// Returns the bytes that this JSON stands for.
     pub fn read_json(&self, json: &str) -> Result<Vec<u8>, Wrong> {
         if json.starts_with('{') {
             match serde_json::from_str(json) {
@@ -119,8 +120,8 @@ impl Column {
         Ok(bytes)
     }
 
-    /// The bytes with which keys begin that begin with this: a string with its first characters, bytes with their first digits, a
-    /// tuple with its first parts, as a list, an enum with a variant and its first fields.
+    /// Returns the bytes that keys with this prefix begin with. A prefix is: for a string its first characters, for
+    /// bytes their first digits, for a tuple a list of its first parts, for an enum a variant with its first fields.
     pub fn read_prefix(&self, cell: &str) -> Result<Vec<u8>, Wrong> {
         if let Some(digits) = cell.strip_prefix(HEX).filter(|_| self.kind != Some(Kind::String)) {
             return unhex(digits);
@@ -150,7 +151,7 @@ impl Column {
         }
     }
 
-    /// The cell for these bytes; none if they cannot be told from others in a cell.
+    /// Returns the cell for these bytes, or `None` if the cell could not be told from the cells of other bytes.
     pub fn cell(&self, bytes: &[u8]) -> Option<String> {
         match &self.kind {
             Some(Kind::String) => String::from_utf8(bytes.to_vec()).ok(),
@@ -165,7 +166,7 @@ impl Column {
         }
     }
 
-    /// The bytes for which there is this cell.
+    /// Returns the bytes that this cell stands for.
     pub fn read_cell(&self, cell: &str) -> Result<Vec<u8>, Wrong> {
         match &self.kind {
             Some(Kind::String) => Ok(cell.into()),
@@ -188,7 +189,7 @@ impl Column {
 }
 
 impl Kind {
-    /// Whether the text of one may be an object.
+    /// Returns true if the text of a value of this kind may be an object.
     fn has_object(&self) -> bool {
         match self {
             Kind::OneOf(_) | Kind::Named(_) => true,
@@ -197,12 +198,12 @@ impl Kind {
         }
     }
 
-    /// Whether `null` is the text of one.
+    /// Returns true if `null` is the text of a value of this kind.
     fn has_null(&self) -> bool {
         matches!(self, Kind::Nothing | Kind::Option(_))
     }
 
-    /// As `write_json`, of parts that are listed one after another.
+    /// Like `write_json`, for a list of parts.
     fn write_list<'k>(
         parts: impl ExactSizeIterator<Item = &'k Kind>,
         role: Role,
@@ -224,7 +225,7 @@ impl Kind {
         Some(())
     }
 
-    /// As `read_json`, of parts that are listed one after another.
+    /// Like `read_json`, for a list of parts.
     fn read_list<'k>(
         parts: impl ExactSizeIterator<Item = &'k Kind>,
         role: Role,
@@ -249,7 +250,7 @@ impl Kind {
         Ok(())
     }
 
-    /// As `write_json`, of a part of a value behind which others follow.
+    /// Like `write_json`, for a part of a value that is followed by others.
     fn write_field(&self, bytes: &mut &[u8], out: &mut String) -> Option<()> {
         let length = match self.field_bytes() {
             Some(known) => known,
@@ -260,7 +261,7 @@ impl Kind {
         field.is_empty().then_some(())
     }
 
-    /// As `read_json`, of a part of a value behind which others follow.
+    /// Like `read_json`, for a part of a value that is followed by others.
     fn read_field(&self, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
         let mut field = Vec::new();
         self.read_json(Role::Value, true, json, &mut field)?;
@@ -272,7 +273,7 @@ impl Kind {
         Ok(())
     }
 
-    /// As `write_json`, of a named type, which takes all bytes.
+    /// Like `write_json`, for a named type, which takes all bytes.
     fn write_named(of: &Named, bytes: &mut &[u8], out: &mut String) -> Option<()> {
         let (content, version) = bytes.split_last_chunk()?;
         *bytes = content;
@@ -290,7 +291,7 @@ impl Kind {
         Some(())
     }
 
-    /// As `write_json`, of fields, without the braces around them.
+    /// Like `write_json`, for fields, without the braces around them.
     fn write_members(
         fields: &[(String, Kind)],
         role: Role,
@@ -310,7 +311,7 @@ impl Kind {
         Some(())
     }
 
-    /// As `write_json`, of a variant, without the braces around it.
+    /// Like `write_json`, for a variant, without the braces around it.
     fn write_variant(of: &OneOf, role: Role, last: bool, bytes: &mut &[u8], out: &mut String) -> Option<()> {
         let mut number = String::new();
         of.number.write_json(role, false, bytes, &mut number)?;
@@ -321,7 +322,7 @@ impl Kind {
         Some(())
     }
 
-    /// As `read_json`, of a named type.
+    /// Like `read_json`, for a named type.
     fn read_named(of: &Named, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
         let mut found = members(json)?;
         let shape = match found.remove(VERSION) {
@@ -339,7 +340,7 @@ impl Kind {
         Ok(())
     }
 
-    /// As `read_json`, of fields that are these members.
+    /// Like `read_json`, for fields whose members are `found`.
     fn read_members(
         fields: &[(String, Kind)],
         role: Role,
@@ -364,7 +365,7 @@ impl Kind {
         }
     }
 
-    /// As `read_json`, of a variant that is these members.
+    /// Like `read_json`, for a variant whose members are `found`.
     fn read_variant(
         of: &OneOf,
         role: Role,
@@ -380,7 +381,7 @@ impl Kind {
         read.map_err(|why| format!("{name}: {why}"))
     }
 
-    /// Appends the bytes with which keys of a variant begin of which there are the first fields.
+    /// Appends the bytes that keys of a variant begin with, given the variant's first fields.
     fn read_variant_prefix(of: &OneOf, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
         let (Variant { name, number, fields }, content) = variant(of, json, members(json)?)?;
         of.number.read_json(Role::Key, false, number, out)?;
@@ -393,7 +394,7 @@ impl Kind {
             .map_err(|why| format!("{name}: {why}; its first fields come first"))
     }
 
-    /// As `write_json`, of a sequence, which takes all bytes.
+    /// Like `write_json`, for a sequence, which takes all bytes.
     fn write_sequence(of: &Kind, bytes: &mut &[u8], out: &mut String) -> Option<()> {
         out.push('[');
         let mut comma = "";
@@ -406,7 +407,8 @@ impl Kind {
         Some(())
     }
 
-    /// Takes bytes of this kind from the front and appends JSON for them; `last`: nothing follows in the same key.
+    /// Takes the bytes of a value of this kind from the front, and appends JSON for them. `last` is true if nothing
+    /// follows in the same key.
     fn write_json(&self, role: Role, last: bool, bytes: &mut &[u8], out: &mut String) -> Option<()> {
         match self {
             Kind::Integer { bytes: count, is_signed } => {
@@ -460,7 +462,7 @@ impl Kind {
         Some(())
     }
 
-    /// Appends the bytes for which there is this JSON.
+    /// Appends the bytes that this JSON stands for.
     fn read_json(&self, role: Role, last: bool, json: &str, out: &mut Vec<u8>) -> Result<(), Wrong> {
         let not = |what: &str| format!("{json} is not {what}");
         match self {
@@ -525,14 +527,14 @@ impl Kind {
     }
 }
 
-/// What an object has.
+/// The members of an object.
 type Members<'j> = HashMap<Cow<'j, str>, &'j RawValue>;
 
 fn members(json: &str) -> Result<Members<'_>, Wrong> {
     serde_json::from_str(json).map_err(|_| format!("{json} is not an object with fields"))
 }
 
-/// The variant that an object is of, and what the object has of it.
+/// The variant that an object names, and the content that the object gives it.
 fn variant<'k, 'j>(of: &'k OneOf, json: &str, found: Members<'j>) -> Result<(&'k Variant, &'j str), Wrong> {
     let mut found = found.into_iter();
     let (Some((name, content)), None) = (found.next(), found.next()) else {
@@ -543,7 +545,7 @@ fn variant<'k, 'j>(of: &'k OneOf, json: &str, found: Members<'j>) -> Result<(&'k
     Ok((variant, content.get()))
 }
 
-/// Of an integer in keys, what turns the order of bytes into that of numbers.
+/// The bit to flip in an integer of a key so that the byte order is the order of the numbers.
 fn flip(role: Role, bytes: usize, is_signed: bool) -> u128 {
     u128::from(role == Role::Key && is_signed) << (bytes * 8 - 1)
 }
@@ -590,7 +592,7 @@ fn read_integer(json: &str, bytes: usize, is_signed: bool) -> Option<u128> {
     (bits << unused >> unused == bits).then_some(bits)
 }
 
-/// The nearest number. (By the standard library, which rounds correctly; serde_json need not.)
+/// Parses the nearest number with the standard library, which rounds correctly. serde_json might not.
 fn read_float<F: std::str::FromStr>(json: &str) -> Option<F> {
     let is_number = json.starts_with(|c: char| c == '-' || c.is_ascii_digit());
     if is_number { json.parse().ok() } else { None }
@@ -617,7 +619,7 @@ fn unhex(digits: &str) -> Result<Vec<u8>, Wrong> {
     bytes.filter(|_| rest.is_empty()).ok_or_else(|| format!("{digits:?} is not pairs of hexadecimal digits"))
 }
 
-/// This many bytes.
+/// Parses exactly this many bytes.
 fn array(digits: &str, count: usize) -> Result<Vec<u8>, Wrong> {
     let bytes = unhex(digits)?;
     let is_long = bytes.len() == count;

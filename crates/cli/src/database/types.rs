@@ -1,4 +1,4 @@
-//! Types of keys and values by their names, as the catalog has them.
+//! Types of keys and values by the names that the catalog has.
 
 use braiddb::KEY_BYTES_MAX;
 use std::cell::Cell;
@@ -16,36 +16,37 @@ pub enum Kind {
     Bool,
     Char,
     Bytes,
-    /// This many bytes.
+    /// An array of this many bytes.
     Array(usize),
     String,
     Nothing,
     Option(Box<Kind>),
-    /// This many of a kind, in keys alone.
+    /// An array with this many elements of a kind. Only in keys.
     List(Box<Kind>, usize),
     Tuple(Vec<Kind>),
-    /// Any number of a kind, in values alone.
+    /// Any number of elements of a kind. Only in values.
     Sequence(Box<Kind>),
-    /// In keys alone: an object with one member, which has the variant's name and is an object with its fields.
+    /// An enum. Only in keys. Its text is an object with one member, named after the variant. The member's value is an
+    /// object with the variant's fields.
     OneOf(OneOf),
-    /// In values alone: an object with its fields, or as `OneOf`. Of another version than the newest one, with that in front, as
-    /// `"@version"`.
+    /// A named type. Only in values. Its text is an object with its fields, or as for `OneOf`. If the version is not
+    /// the newest, the object begins with the version as `"@version"`.
     Named(Named),
 }
 
-/// Types of this many bytes that are written as these.
+/// Types that are written as byte arrays, with their sizes in bytes.
 pub const OPAQUE: [(&str, usize); 6] =
     [("uuid", 16), ("timestamp", 12), ("date", 6), ("time", 7), ("datetime", 13), ("duration", 12)];
 
-/// Longer names of types are not looked into, and no longer definitions: they come from files.
+/// Longer type names and longer definitions are not parsed, because they come from files.
 const NAME_BYTES_MAX: usize = 4096;
 const DEFINITION_BYTES_MAX: usize = 1 << 16;
 
-/// Names and kinds, in order.
+/// Names and kinds of fields, in order.
 pub type Fields = Vec<(String, Kind)>;
 
 impl Kind {
-    /// Keys of the type that has this name.
+    /// The kind of keys whose type has this name.
     pub fn of_key(name: &str) -> Option<Kind> {
         if name.len() > NAME_BYTES_MAX {
             return None;
@@ -62,7 +63,7 @@ impl Kind {
         Kind::composed(name, "(", &Kind::of_key).filter(|kind| !is_none(kind))
     }
 
-    /// Values of the type that has this name, where there are these definitions.
+    /// The kind of values whose type has this name, under these definitions.
     pub fn of_value(name: &str, shapes: &Shapes<'_>) -> Option<Kind> {
         if name.len() > NAME_BYTES_MAX {
             return None;
@@ -75,7 +76,7 @@ impl Kind {
         Kind::composed(name, "fields (", &of_part).or_else(|| shapes.find(name).map(Kind::Named))
     }
 
-    /// Of keys or of values, as `of` knows their parts. `tuple`: how the name of one begins.
+    /// The kind of keys or values; `of` gives the kinds of their parts. `tuple` is the beginning of a tuple's name.
     fn composed(name: &str, tuple: &str, of: &dyn Fn(&str) -> Option<Kind>) -> Option<Kind> {
         if let Some(of_what) = name.strip_prefix("option of ") {
             return Some(Kind::Option(Box::new(of(of_what)?)));
@@ -115,7 +116,7 @@ impl Kind {
         }
     }
 
-    /// How many bytes each has as a field of a value; none: that depends, and is written in front of it.
+    /// The size of a field of this kind in a value. `None` if the size varies and is written before the field.
     pub fn field_bytes(&self) -> Option<usize> {
         match self {
             Kind::Integer { bytes, .. } | Kind::Array(bytes) => Some(*bytes),
@@ -135,7 +136,7 @@ impl Kind {
 /// A type with variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOf {
-    /// An integer.
+    /// The kind of the numbers, an integer.
     pub number: Box<Kind>,
     pub variants: Vec<Variant>,
 }
@@ -143,16 +144,16 @@ pub struct OneOf {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     pub name: String,
-    /// As text.
+    /// The number as text.
     pub number: String,
     pub fields: Fields,
 }
 
-/// What the name of a type with variants begins with.
+/// The beginning of the names of types with variants.
 const ONE_OF: &str = "one of ";
 
 impl OneOf {
-    /// The type that has this name, where `of` knows those of fields.
+    /// The type with this name; `of` gives the kinds of its fields.
     fn named(name: &str, of: &dyn Fn(&str) -> Option<Kind>) -> Option<OneOf> {
         let (number, variants) = name.strip_prefix(ONE_OF)?.strip_suffix(')')?.split_once(" (")?;
         let number = Kind::simple(number).filter(|kind| matches!(kind, Kind::Integer { .. }))?;
@@ -166,7 +167,7 @@ impl OneOf {
 }
 
 impl Variant {
-    /// The variant of a text as `Created {at: u64} = 1`.
+    /// Parses a variant such as `Created {at: u64} = 1`.
     fn of(text: &str, of: &dyn Fn(&str) -> Option<Kind>) -> Option<Variant> {
         let (head, number) = text.rsplit_once(" = ")?;
         let (name, fields) = match head.split_once(" {") {
@@ -177,7 +178,7 @@ impl Variant {
     }
 }
 
-/// The fields of a text as `at: u64, by: string`.
+/// Parses fields such as `at: u64, by: string`.
 fn fields(text: &str, of: &dyn Fn(&str) -> Option<Kind>) -> Option<Fields> {
     let parts = split(text)?.into_iter().filter(|part| !part.is_empty());
     let field = |part: &str| {
@@ -187,7 +188,7 @@ fn fields(text: &str, of: &dyn Fn(&str) -> Option<Kind>) -> Option<Fields> {
     parts.map(field).collect()
 }
 
-/// A type of which definitions are known.
+/// A type with known definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// In ascending order; never empty.
@@ -208,7 +209,7 @@ pub enum Content {
 }
 
 impl Named {
-    /// What a program writes that has all of these.
+    /// The version that a program writes if it has all of these versions.
     pub fn newest(&self) -> &Shape {
         self.versions.last().expect("there is one")
     }
@@ -218,10 +219,12 @@ impl Named {
     }
 }
 
-/// Named types that are looked up while a type is read: definitions come from files, and may refer to each other without an end.
+/// The limit on named types that are looked up while a type is read. Definitions come from files, and may refer to each
+/// other endlessly.
 const LOOK_UPS_MAX: usize = 256;
 
-/// Definitions of types: lines as `user 2: {name: string, age: u32}`, and `event 1: one of u8 (Created {at: u64} = 1, Closed = 2)`.
+/// Definitions of types: lines such as `user 2: {name: string, age: u32}` and
+/// `event 1: one of u8 (Created {at: u64} = 1, Closed = 2)`.
 pub struct Shapes<'d> {
     lines: &'d [String],
     look_ups_left: Cell<usize>,
@@ -232,12 +235,12 @@ impl<'d> Shapes<'d> {
         Shapes { lines, look_ups_left: Cell::new(LOOK_UPS_MAX) }
     }
 
-    /// The type of this name, if all is known of all its versions.
+    /// The type with this name, if all parts of all its versions are known.
     pub fn find(&self, name: &str) -> Option<Named> {
         let mut versions = Vec::new();
         for line in self.lines {
             if let Some((version, shape)) = of_line(line, name) {
-                // (Without all versions, it would not be known which is the newest.)
+                // All versions are needed to know which one is the newest.
                 (line.len() <= DEFINITION_BYTES_MAX).then_some(())?;
                 self.look_ups_left.set(self.look_ups_left.get().checked_sub(1)?);
                 versions.push(Shape { version, content: self.content(shape)? });
@@ -248,7 +251,7 @@ impl<'d> Shapes<'d> {
     }
 
     fn content(&self, shape: &str) -> Option<Content> {
-        // (What serde has encoded is not known here.)
+        // The encoding of serde is not known here.
         let of = |type_name: &str| match type_name {
             "serde" => Some(Kind::Bytes),
             type_name => Kind::of_value(type_name, self),
@@ -257,23 +260,23 @@ impl<'d> Shapes<'d> {
             return OneOf::named(shape, &of).map(Content::OneOf);
         };
         let fields = fields(text, &of)?;
-        // Such a struct could not be told from bytes as they are.
+        // The text of such a struct would look like raw bytes.
         (!matches!(&*fields, [(name, _)] if name == "hex")).then_some(Content::Fields(fields))
     }
 }
 
-/// Version and shape of a line that defines the type of this name.
+/// The version and the shape in a line that defines the type with this name.
 fn of_line<'l>(line: &'l str, name: &str) -> Option<(u16, &'l str)> {
     let (version, shape) = line.strip_prefix(name)?.strip_prefix(' ')?.split_once(": ")?;
     Some((version.parse().ok()?, shape))
 }
 
-/// A count, which has one spelling.
+/// Parses a count, which has one spelling.
 fn number(count: &str) -> Option<usize> {
     count.parse::<usize>().ok().filter(|parsed| parsed.to_string() == count)
 }
 
-/// The parts between the commas that are not in parentheses or braces.
+/// Splits at the commas that are not in parentheses or braces.
 fn split(names: &str) -> Option<Vec<&str>> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
     for (at, c) in names.char_indices() {

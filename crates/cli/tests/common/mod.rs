@@ -1,13 +1,13 @@
-//! What tests of several commands use.
+//! Helpers for the tests of several commands.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A directory that is removed with it.
+/// A directory that is removed when dropped.
 pub struct Directory(pub PathBuf);
 
 impl Directory {
-    /// An empty one; `name` tells apart those of one process.
+    /// Creates an empty directory; `name` distinguishes the directories of one process.
     pub fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("braid-cli-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);

@@ -1,5 +1,5 @@
-//! `braid-lab check crash`: simulated crashes at every operation, files of closed databases that are corrupted, and processes
-//! that are killed.
+//! `braid-lab check crash`: simulates crashes at every operation, corrupts files of closed databases, and kills
+//! processes.
 
 mod kill;
 
@@ -23,13 +23,13 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What to check, and how much of it.
+/// Arguments of `braid-lab check crash`.
 #[derive(Args, Debug)]
 pub struct CrashArgs {
     /// Simulated crash states to recover from
     #[arg(long, default_value_t = 20_000)]
     states: u64,
-    /// Corruptions of databases that were closed: files deleted, cut off, overwritten, exchanged
+    /// Corruptions of closed databases: files deleted, cut off, overwritten, exchanged
     #[arg(long, default_value_t = 2_000)]
     corruptions: u64,
     /// Processes to kill
@@ -38,16 +38,16 @@ pub struct CrashArgs {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Look at one simulated crash of the seed again: boundary:seed, as a failure prints it
+    /// Replay one simulated crash of the seed, given as boundary:seed as a failure prints it
     #[arg(long, conflicts_with_all = ["states", "corruptions", "kills", "json"])]
     replay: Option<Place>,
-    /// The concurrency control; or all, which take turns
+    /// The scheme of concurrency control; with `all`, the schemes take turns
     #[arg(long, default_value = SchemeName::default().name(), value_parser = schemes)]
     cc: Schemes,
     /// The kind of index of tables: masstree, btree, bwtree, cuckoo or hopscotch [default: the first three take turns]
     #[arg(long)]
     index: Option<IndexKind>,
-    /// Where to make the databases of processes that are killed; else where temporary files are
+    /// The directory for the databases of killed processes [default: the system's directory for temporary files]
     #[arg(long)]
     directory: Option<PathBuf>,
     /// Print a JSON object
@@ -55,10 +55,10 @@ pub struct CrashArgs {
     json: bool,
 }
 
-/// Seeds that one scheme runs before the next scheme does.
+/// The number of seeds that one scheme runs before the next scheme takes over.
 const SEEDS_PER_SCHEME: u64 = 8;
 
-/// Runs the command. Anything lost is an error, after everything was printed.
+/// Runs the command. Any loss is an error, reported after everything is printed.
 pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
     if let Some(place) = &args.replay {
         let report = scheme(args, args.seed).replay_crash(&settings(args, args.seed), place);
@@ -87,32 +87,32 @@ pub fn crash(args: &CrashArgs) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What a seed looks at.
+/// The settings of a seed's simulation.
 fn settings(args: &CrashArgs, seed: u64) -> Settings {
     let settings = Settings::seeded(seed);
     Settings { kind: args.index.map_or(settings.kind, Kind::from), ..settings }
 }
 
-/// The scheme that a seed runs under. (The kinds of index take turns in shorter steps.)
+/// The scheme that a seed runs under. The kinds of index take turns in shorter steps.
 fn scheme(args: &CrashArgs, seed: u64) -> &Scheme {
     let all = &args.cc.0;
     &all[(seed / SEEDS_PER_SCHEME) as usize % all.len()]
 }
 
-/// Of which kinds databases are whose processes are killed.
+/// The kinds of the databases whose processes are killed.
 fn kinds(args: &CrashArgs) -> Vec<Kind> {
     let index = args.index.unwrap_or_default();
     args.cc.0.iter().map(|scheme| Kind { scheme: scheme.name, index }).collect()
 }
 
-/// How far it is, on the terminal if there is one.
+/// A progress bar on the terminal, if there is one.
 fn progress(args: &CrashArgs) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}");
     let bar = ProgressBar::new(args.states + args.corruptions + args.kills);
     bar.with_style(style.expect("the template is well formed")).with_message("crash states")
 }
 
-/// Looks at all states, seed by seed, up to the first seed with a failure.
+/// Checks all states, seed by seed, up to the first seed with a failure.
 fn look(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Report, Option<Failure>) {
     let of_seed = Settings::seeded(args.seed).states;
     let work = |piece: u64| {
@@ -155,7 +155,7 @@ fn corrupt(args: &CrashArgs, threads: usize, bar: &ProgressBar) -> (Corruptions,
     (report, failure)
 }
 
-/// A panic is a failure like any other.
+/// Turns a panic into a failure.
 fn caught<R>(seed: u64, check: impl FnOnce() -> Result<R, Box<Failure>>) -> Result<R, Box<Failure>> {
     catch_unwind(AssertUnwindSafe(check)).unwrap_or_else(|_| {
         let what = "the engine, or the check, has panicked".to_string();
@@ -163,7 +163,7 @@ fn caught<R>(seed: u64, check: impl FnOnce() -> Result<R, Box<Failure>>) -> Resu
     })
 }
 
-/// What came of it.
+/// The results of all checks.
 #[derive(Debug)]
 struct Findings {
     report: Report,
@@ -172,14 +172,14 @@ struct Findings {
     /// The first corruption that was not noticed.
     unnoticed: Option<Failure>,
     kills: Kills,
-    /// How long all took up to here; and with the corruptions.
+    /// The time up to the end of the simulations, and up to the end of the corruptions.
     simulated: Duration,
     corrupted: Duration,
     elapsed: Duration,
 }
 
 impl Findings {
-    /// Everything that must not be, in words, and how to see it again.
+    /// Everything that is wrong, in words, and how to reproduce it.
     fn lost(&self, args: &CrashArgs) -> Vec<(String, String)> {
         let command = self.failure.as_ref().map_or_else(String::new, |failure| {
             format!("braid-lab check crash --cc {}", scheme(args, failure.seed).name)
@@ -316,7 +316,8 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    /// Proves that as many states are looked at as were asked for, and that the result does not depend on threads.
+    /// Proves that the requested number of states is checked, and that the result does not depend on the number of
+    /// threads.
     #[test]
     fn states_are_counted() {
         let line = "crash --states 260 --corruptions 50 --kills 0 --seed 5";
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(findings.corruptions, looked(line, 2).corruptions);
     }
 
-    /// Proves that what is lost is printed with the command line that shows it again.
+    /// Proves that a loss is printed with the command line that reproduces it.
     #[test]
     fn losses_are_shown() {
         let failure = |place: &str| Failure {

@@ -1,4 +1,5 @@
-//! `braid-lab check isolation`: the known anomalies in every interleaving, random scripts, and simulated histories.
+//! `braid-lab check isolation`: runs the known anomalies in every interleaving, random scripts, and simulated
+//! histories.
 
 use crate::parallel::in_order;
 use crate::sim::{Schemes, replay, schemes};
@@ -14,28 +15,28 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What to check, and how much of it.
+/// Arguments of `braid-lab check isolation`.
 #[derive(Args, Debug)]
 pub struct IsolationArgs {
-    /// The concurrency control, and what its transactions are judged by; or all, one after the other
+    /// The scheme of concurrency control, which sets the guarantee to check; with `all`, every scheme in turn
     #[arg(long, alias = "scheme", default_value = SchemeName::default().name(), value_parser = schemes)]
     cc: Schemes,
     /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
     #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
     index: IndexKind,
-    /// The known anomalies to run in every interleaving; all of them if none is named
+    /// The known anomalies to run in every interleaving [default: all]
     #[arg(long, value_delimiter = ',', value_parser = spec_name)]
     spec: Vec<&'static str>,
-    /// Interleavings of each known anomaly at most, evenly spread over all of them; without it, every one
+    /// Maximum number of interleavings per known anomaly, evenly spread [default: all]
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true, value_parser = clap::value_parser!(u64).range(1..))]
     interleavings: u64,
-    /// Random scripts, a seed each, under each scheme
+    /// Random scripts under each scheme, one seed each
     #[arg(long, default_value_t = 100_000)]
     random: u64,
-    /// Simulations of each workload, a seed each
+    /// Simulations of each workload, one seed each
     #[arg(long, default_value_t = 20)]
     seeds: u64,
-    /// The first seed, of scripts and of simulations
+    /// The first seed of scripts and simulations
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print a JSON object
@@ -44,7 +45,7 @@ pub struct IsolationArgs {
 }
 
 impl IsolationArgs {
-    /// The schemes, on tables with the index that is asked for.
+    /// The schemes, with the requested index on all tables.
     fn schemes(&self) -> impl ExactSizeIterator<Item = Scheme> {
         self.cc.0.iter().map(|scheme| scheme.indexed_by(self.index))
     }
@@ -55,14 +56,14 @@ fn spec_name(name: &str) -> Result<&'static str, String> {
     names.find(|known| *known == name).ok_or_else(|| format!("there is no spec {name} in crates/sim/specs"))
 }
 
-/// Random scripts that a thread takes at once.
+/// Random scripts in a piece of work.
 const SCRIPTS_PER_PIECE: u64 = 500;
-/// Transactions of one simulation.
+/// Transactions of a simulation.
 const TRANSACTIONS: u64 = 500;
-/// Failures that are printed.
+/// The maximum number of failures that are printed.
 const SHOWN_MAX: usize = 5;
 
-/// Runs the command. A broken promise is an error, after everything was printed.
+/// Runs the command. A broken promise is an error, reported after everything is printed.
 pub fn isolation(args: &IsolationArgs) -> Result<(), Box<dyn Error>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let (bar, mut broken, mut all) = (progress(args), 0, Vec::new());
@@ -87,7 +88,7 @@ pub fn isolation(args: &IsolationArgs) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// How far it is, on the terminal if there is one, in pieces of work.
+/// A progress bar on the terminal, if there is one. It counts pieces of work.
 fn progress(args: &IsolationArgs) -> ProgressBar {
     let of_one =
         specs(args).len() as u64 + args.random.div_ceil(SCRIPTS_PER_PIECE) + runs(args).count() as u64;
@@ -96,19 +97,19 @@ fn progress(args: &IsolationArgs) -> ProgressBar {
     ProgressBar::new(pieces).with_style(style.expect("the template is well formed"))
 }
 
-/// What came of it.
+/// The results under one scheme.
 #[derive(Debug)]
 struct Findings {
     scheme: Scheme,
     specs: SpecReport,
     random: RandomReport,
-    /// All histories added up.
+    /// The sum over all histories.
     histories: Report,
     workloads: usize,
     violations: Vec<Violation>,
 }
 
-/// Checks everything that the arguments ask for, under one scheme.
+/// Runs all requested checks under one scheme.
 fn find(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &ProgressBar) -> Findings {
     let say = |what: &str| bar.set_message(format!("{what} under {}", scheme.name));
     say("specs");
@@ -143,7 +144,7 @@ fn check_specs(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &Progr
     SpecReport { specs, failures: failures.into_iter().flatten().collect() }
 }
 
-/// Up to the first piece in which there is a failure.
+/// Checks random scripts, up to the first piece with a failure.
 fn check_scripts(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &ProgressBar) -> RandomReport {
     let seed_end = args.seed.saturating_add(args.random);
     let check = |piece: u64| {
@@ -157,7 +158,7 @@ fn check_scripts(args: &IsolationArgs, scheme: Scheme, threads: usize, bar: &Pro
     all.into_iter().fold(RandomReport::default(), RandomReport::plus)
 }
 
-/// The simulations: every workload that records, from every seed.
+/// The simulations: every workload that records a history, from every seed.
 fn runs(args: &IsolationArgs) -> impl Iterator<Item = (WorkloadId, Settings)> {
     let seeds = args.seed..args.seed.saturating_add(args.seeds);
     seeds.flat_map(|seed| {
@@ -184,7 +185,7 @@ impl Findings {
         self.workloads = WorkloadId::all().filter(|workload| workload.is_recorded()).count();
     }
 
-    /// Everything that must not be, in words, and the command line that shows it again.
+    /// Everything that is wrong, in words, and the command line that reproduces it.
     fn broken(&self) -> Vec<(String, String)> {
         let command = {
             let Scheme { name, index, .. } = self.scheme;
@@ -214,13 +215,13 @@ impl Findings {
         self.specs.specs.iter().map(|spec| spec.anomalies + spec.stale).sum()
     }
 
-    /// The same of random scripts.
+    /// Runs of random scripts that no serial order in real time explains.
     fn random_anomalies(&self) -> u64 {
         self.random.anomalies + self.random.stale
     }
 
-    /// Tangles of transactions, in all histories, that no serial order in real time explains, and histories that
-    /// break a promise.
+    /// The groups of transactions, in all histories, that no serial order in real time explains, plus the histories
+    /// that break a promise.
     fn history_anomalies(&self) -> u64 {
         self.histories.anomalies + self.violations.len() as u64
     }
@@ -316,20 +317,20 @@ mod tests {
         Alone::try_parse_from(flags.split_whitespace()).unwrap().args
     }
 
-    /// What is printed, after a time that is always the same.
+    /// The output of the findings, with a constant elapsed time.
     fn printed(findings: &Findings) -> String {
         let mut printed = Vec::new();
         findings.print(Duration::from_secs(2), &mut printed).unwrap();
         String::from_utf8(printed).unwrap()
     }
 
-    /// Under the first scheme that is asked for.
+    /// The findings under the first requested scheme.
     fn found(args: &IsolationArgs, threads: usize) -> Findings {
         find(args, args.schemes().next().unwrap(), threads, &ProgressBar::hidden())
     }
 
-    /// Proves that a scheme of each promise keeps it, that what snapshot isolation allows is counted and no failure,
-    /// and that the number of threads changes nothing.
+    /// Proves that a scheme of each guarantee keeps its promises, that anomalies which snapshot isolation allows are
+    /// counted and are no failure, and that the number of threads changes nothing.
     #[test]
     fn promises_are_kept() {
         for scheme in ["serializable", "timestamp", "snapshot"].map(|name| Scheme::named(name).unwrap()) {
@@ -357,7 +358,7 @@ mod tests {
         }
     }
 
-    /// Proves that broken promises of each kind are found, and printed with a command line that shows them again.
+    /// Proves that broken promises of each kind are found, and printed with a command line that reproduces them.
     #[test]
     fn broken_promises_are_shown() {
         let claims = |flags: &str| {
@@ -390,7 +391,7 @@ mod tests {
         assert!(what.contains(": seed ") && again.starts_with("braid-lab sim --cc snapshot "), "{again}");
     }
 
-    /// Proves that of more interleavings than asked for some are run, from the first to the last ones, and that no anomaly need be among them.
+    /// Proves that a limit selects interleavings from the first to the last, and that they need not contain an anomaly.
     #[test]
     fn interleavings_are_limited() {
         let counts = |flags: &str| {
@@ -406,8 +407,8 @@ mod tests {
         assert_eq!(counts("--spec g2,p4 --interleavings 1"), (2, 0));
     }
 
-    /// Proves that without names all specs are run, that all schemes can be asked for at once, and that names that
-    /// cannot be are refused, with those that can.
+    /// Proves that all specs run if none is named, that all schemes can be requested at once, and that errors about
+    /// unknown names list the known names.
     #[test]
     fn specs_and_schemes_are_named() {
         assert_eq!(parsed("isolation --cc all").schemes().len(), SchemeName::ALL.len());

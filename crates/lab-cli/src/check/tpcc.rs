@@ -1,4 +1,5 @@
-//! `braid-lab check tpcc`: TPC-C in every mix and mode under every scheme, and its consistency conditions after each run.
+//! `braid-lab check tpcc`: runs TPC-C in every mix and mode under every scheme, and checks its consistency conditions
+//! after each run.
 
 use braid_bench::args::{DurabilityKind, Mode, processors};
 use braid_bench::scheme::Cc;
@@ -12,41 +13,42 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What to run.
+/// Arguments of `braid-lab check tpcc`.
 #[derive(Args, Debug)]
 pub struct TpccArgs {
-    /// Warehouses
+    /// Number of warehouses
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     warehouses: u32,
-    /// Load the specification's numbers of customers and items, not a small database
+    /// Load the specification's numbers of customers and items instead of a small database
     #[arg(long)]
     full_size: bool,
-    /// The scheme of concurrency control; all if none is named
+    /// The schemes of concurrency control [default: all]
     #[arg(long, alias = "isolation", value_delimiter = ',')]
     cc: Vec<Cc>,
-    /// What a crash of the machine would leave. A database that is not just in memory is closed after each run and opened
-    /// again, and the conditions are checked on what has been recovered
+    /// The durability: what a crash of the machine leaves. A database that is not only in memory is closed after each
+    /// run and opened again, and the conditions are checked on the recovered database
     #[arg(long, default_value = "memory", value_delimiter = ',')]
     durability: Vec<DurabilityKind>,
     /// The kind of index of all tables, which are scanned: masstree, btree or bwtree
     #[arg(long, default_value = "masstree", value_parser = crate::ordered_index)]
     index: IndexKind,
-    /// Where directories of durable databases are made, and removed afterwards [default: the system's for temporary files]
+    /// The directory in which durable databases are created, and removed afterwards [default: the system's for
+    /// temporary files]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Which transactions; all mixes if none is named
+    /// The mixes of transactions [default: all]
     #[arg(long, value_delimiter = ',')]
     mix: Vec<Mix>,
-    /// How they are executed
+    /// The execution modes
     #[arg(long, default_value = "naive,prefetch,interleaved,hybrid,auto", value_delimiter = ',')]
     mode: Vec<Mode>,
     /// Worker threads [default: one per processor, and at least two]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
-    /// Transactions open at once per worker, in the interleaved modes
+    /// Open transactions per worker in the interleaved modes
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=4096))]
     batch: u16,
-    /// Transactions of each worker in each run
+    /// Transactions per worker and run
     #[arg(long, default_value = "2000")]
     transactions: NonZeroU64,
     /// The first seed
@@ -57,7 +59,7 @@ pub struct TpccArgs {
     json: bool,
 }
 
-/// Runs the command. A condition that does not hold is an error, after everything was printed.
+/// Runs the command. A violated condition is an error, reported after everything is printed.
 pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let scale = if args.full_size { Scale::full(args.warehouses) } else { Scale::small(args.warehouses) };
@@ -74,7 +76,7 @@ pub fn tpcc(args: &TpccArgs) -> Result<(), Box<dyn Error>> {
         transactions: args.transactions.get(),
         seed: args.seed,
     };
-    // Shown as they end; what cannot be written is the next one's to report, and the summary's.
+    // Runs are printed as they end. A write error is reported at the end.
     let mut broken_pipe = None;
     let runs = run_all(&plan, &mut |run| {
         let text = if args.json { line_of_json(run) } else { line(run) };
@@ -139,7 +141,7 @@ mod tests {
     use clap::ValueEnum;
     use std::time::Duration;
 
-    /// A run that went well but for these.
+    /// A run with these violations, and otherwise without faults.
     fn run(violations: Vec<String>) -> Run {
         Run {
             cc: Cc { scheme: SchemeKind::Serializable, declares: true },
@@ -157,7 +159,7 @@ mod tests {
 
     #[test]
     fn runs_are_shown() {
-        // Proves that a line has the counts, and that what does not hold is there in text and in JSON.
+        // Proves that a line has the counts, and that violations are shown in text and in JSON.
         let good = line(&run(vec![]));
         assert!(
             good.contains("async  cr") && good.contains("7 committed") && good.contains(" 14/s"),
@@ -174,7 +176,8 @@ mod tests {
 
     #[test]
     fn all_modes_can_be_checked() {
-        // Proves that a small check passes from the command line on, and that a mode without a form is refused.
+        // Proves that a small check passes when started from the command line, and that a mode without a form is
+        // refused.
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]

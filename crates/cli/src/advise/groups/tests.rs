@@ -1,13 +1,13 @@
-//! The advice beside what can be known without it.
+//! Compares the advice with independently computed results.
 
 use super::super::workload::Field;
 use super::*;
 use braid_history::generate::Random;
 
-/// Up to this share of a cost may be rounding.
+/// A relative difference of costs up to this may be rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// A workload of random fields and queries, of which some read all rows.
+/// A workload of random fields and queries. Some queries read all rows.
 fn random(random: &mut Random, fields: u64, queries: u64) -> Workload {
     let field = |random: &mut Random| {
         let bytes_max = [4, 16, 64, 300][random.below(4) as usize];
@@ -25,7 +25,8 @@ fn random(random: &mut Random, fields: u64, queries: u64) -> Workload {
     Workload { rows: 1_000_000, fields, queries }
 }
 
-/// By the definition in the paper and the model in the module's head, written a second time and without what `groups.rs` has.
+/// The cost by the paper's definition and the model in the module's head, written a second time without code from
+/// `groups.rs`.
 fn oracle_cost(workload: &Workload, group_of: &[usize]) -> f64 {
     let mut cost = 0.0;
     for query in &workload.queries {
@@ -41,18 +42,19 @@ fn oracle_cost(workload: &Workload, group_of: &[usize]) -> f64 {
     cost
 }
 
-/// Every way to give each of n fields one of n groups.
+/// Every way to assign each of n fields to one of n groups.
 fn assignments(n: usize) -> impl Iterator<Item = Vec<usize>> {
     (0..n.pow(n as u32)).map(move |code| (0..n).map(|field| code / n.pow(field as u32) % n).collect())
 }
 
-/// All groups, and those that no query reads.
+/// All groups, and the group of fields that no query reads.
 fn all(advice: &Advice) -> Vec<Group> {
     let unread = (!advice.unread.is_empty()).then(|| advice.unread.clone());
     advice.groups.iter().cloned().chain(unread).collect()
 }
 
-/// Each field is in one group, and no query has to read what none reads; neither whole rows nor a column for each field is better.
+/// Each field is in one group, and no query has to read a field that no query needs. Neither whole rows nor a column
+/// for each field is better.
 fn check(workload: &Workload, advice: &Advice, seed: u64) {
     let mut fields = all(advice).concat();
     fields.sort_unstable();
@@ -65,7 +67,7 @@ fn check(workload: &Workload, advice: &Advice, seed: u64) {
     assert!(cost(workload, &advice.groups) <= most, "seed {seed}");
 }
 
-/// No assignment of fields to groups is better than what is advised: so neither classes nor subsets leave a better one out.
+/// No assignment of fields to groups beats the advice, so neither classes nor subsets leave a better assignment out.
 #[test]
 fn the_advice_is_the_best_of_all_partitions() {
     for seed in 0..300 {
@@ -83,7 +85,8 @@ fn the_advice_is_the_best_of_all_partitions() {
     }
 }
 
-/// Merging keeps the same promises, with few classes, where it is no better than the best, and with more than are searched.
+/// Merging keeps the same promises, both with few classes, where it is no better than the best partition, and with more
+/// classes than the full search takes.
 #[test]
 fn merging_is_no_worse_than_whole_rows_or_a_column_for_each_field() {
     for seed in 0..100 {
@@ -103,7 +106,7 @@ fn merging_is_no_worse_than_whole_rows_or_a_column_for_each_field() {
     }
 }
 
-/// The most that a file may have is answered in seconds, with finite costs.
+/// The largest permitted file is answered in seconds, with finite costs.
 #[test]
 fn the_largest_workload_is_advised() {
     let mut workload = random(&mut Random::new(1), 256, 24);
@@ -115,7 +118,8 @@ fn the_largest_workload_is_advised() {
     assert!(cost(&workload, &advice.groups).is_finite());
 }
 
-/// The model by hand: all lines of a scan; for a few rows the line of each and, by its length, the next; never more than there are.
+/// The model by hand. A scan touches all lines. A few rows touch the line of each and, depending on the row's length,
+/// the next line. A query never touches more lines than there are.
 #[test]
 fn lines_are_counted() {
     assert_eq!(lines(64, 8, 1.0), 8.0);
@@ -131,8 +135,8 @@ fn lines_are_counted() {
     assert!(lines(64, 8, 0.5) < 8.0);
 }
 
-/// One field that is added up and rows that are looked up as a whole: the field stays alone, the others are together. With look-ups
-/// alone it is whole rows, and what no query reads is apart.
+/// With one field that is summed and rows that are looked up as a whole, the summed field stays alone and the others
+/// are together. With look-ups alone the advice is whole rows, and unread fields are apart.
 #[test]
 fn scans_and_look_ups_pull_apart_and_together() {
     let field = |bytes| Field { name: String::new(), bytes };

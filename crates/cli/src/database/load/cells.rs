@@ -1,4 +1,4 @@
-//! Rows as CSV, of one table.
+//! Loads CSV rows into one table.
 
 use super::input::{Ended, Input};
 use super::rows::{Loader, Target};
@@ -10,17 +10,17 @@ use csv::{Position, Reader, ReaderBuilder, StringRecord};
 
 const HEADER: &str = "the first line of CSV is a header with the types, such as \"key: u64,value: string\"";
 
-/// How far CSV was read.
+/// The state of reading a CSV file.
 #[derive(Default)]
 struct Progress {
-    /// There was a header, which has said that the number of rows comes at the end.
+    /// The header has announced that the number of rows comes at the end.
     is_counted: bool,
     rows: u64,
-    /// The number of rows has come.
+    /// The number of rows has been read.
     is_closed: bool,
 }
 
-/// Loads all rows, and notes in `last` the lines where they begin.
+/// Loads all rows. `last` is set to the line where the latest row begins.
 pub fn load(loader: &mut Loader<'_>, from: Input, table: &str, last: &mut u64) -> Result<(), Stopped> {
     let mut csv = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(Ended::new(from));
     let (mut record, mut header, mut progress) = (StringRecord::new(), None, Progress::default());
@@ -31,7 +31,7 @@ pub fn load(loader: &mut Loader<'_>, from: Input, table: &str, last: &mut u64) -
         *last = line;
         let stopped = |why: String| Stopped { line, why };
         let is_row = read.map_err(|error| stopped(error.to_string()))?;
-        // (At the end, what there is of a row counts as one.)
+        // At the end of the file, the reader reports a partial row as a row.
         if let Some(cut) = cut(&csv) {
             return Err(stopped(cut.into()));
         }
@@ -56,7 +56,8 @@ fn cut(csv: &Reader<Ended<Input>>) -> Option<&'static str> {
     csv.get_ref().cut(csv.position().byte())
 }
 
-/// Makes the table that the first line tells of. Returns which target it is, and whether the number of its rows comes at the end.
+/// Makes the table that the header describes. Returns the index of the target, and whether the number of its rows comes
+/// at the end.
 fn take_header(loader: &mut Loader<'_>, table: &str, header: &StringRecord) -> Result<(usize, bool), String> {
     let (Some(key), Some(value), 2) = (header.get(0), header.get(1), header.len()) else {
         return Err(HEADER.into());
@@ -80,11 +81,11 @@ fn take_header(loader: &mut Loader<'_>, table: &str, header: &StringRecord) -> R
     Ok((loader.target(table)?, is_counted))
 }
 
-/// A row's key and value, as they are stored.
+/// A row's key and value as stored bytes.
 type Row = (Vec<u8>, Vec<u8>);
 
 impl Progress {
-    /// The key and the value of a row, unless it is the number of rows.
+    /// Returns the key and the value of a row, or `None` if the record is the number of rows.
     fn take(&mut self, target: &Target, row: &StringRecord) -> Result<Option<Row>, String> {
         if self.is_closed {
             return Err("there are rows behind the number of rows, which is the end".into());
@@ -111,7 +112,7 @@ impl Progress {
         }
     }
 
-    /// The file ends.
+    /// Checks that the file may end here.
     fn end(&self) -> Result<(), String> {
         match self.is_counted && !self.is_closed {
             true => {

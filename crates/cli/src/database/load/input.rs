@@ -1,4 +1,4 @@
-//! The input of `braid load`: a file or the standard input, with a check that it ends where it should.
+//! The input of `braid load`: a file or the standard input, with a check that it ends at the end of a row.
 
 use crate::database::progress::Bytes;
 use braid_bench::ending::{self, Failure};
@@ -10,15 +10,15 @@ use std::thread;
 use std::time::Duration;
 
 const CHUNK_BYTES: usize = 256 << 10;
-/// Chunks that wait to be taken.
+/// The maximum number of chunks that wait in the channel.
 const CHUNKS_MAX: usize = 4;
-/// How long an interrupt goes unnoticed at most while nothing comes.
+/// The maximum time until an interrupt is noticed while no input arrives.
 const LOOK: Duration = Duration::from_millis(50);
-/// The byte order mark that some programs write in front of text.
+/// The byte order mark that some programs write before text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The bytes of a file, without a byte order mark. A thread of its own reads them: an interrupt ends the input with an error even while nothing
-/// comes.
+/// The bytes of a file, without a byte order mark. A separate thread reads them, so that an interrupt ends the input
+/// with an error even while no input arrives.
 pub struct Input {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Opens a file, or with `-` the standard input.
+    /// Opens a file, or the standard input if the name is `-`.
     pub fn open(file: &Path) -> Result<Input, Failure> {
         let (from, bytes): (Box<dyn Read + Send>, _) = match file.as_os_str() == "-" {
             true => (Box::new(io::stdin()), None),
@@ -108,21 +108,21 @@ impl Read for Input {
     }
 }
 
-/// The state of the CSV text at the end of the bytes that were read.
+/// The state of the CSV text after the bytes that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Between two rows, or before the first.
+    /// Between two rows, or before the first row.
     #[default]
     Rows,
-    /// At the begin of a field that is not the first.
+    /// At the beginning of a field that is not the first.
     Field,
     Unquoted,
     Quoted,
-    /// Behind a quotation mark in a quoted field: its end, or the first of two.
+    /// After a quotation mark in a quoted field, which either ends the field or is the first of two.
     Quote,
 }
 
-/// CSV that is being read, and where it has ended. (The reader of CSV takes what there is at the end for a whole row.)
+/// CSV that is being read, with the state at its end. The CSV reader accepts a partial row at the end as a whole row.
 pub struct Ended<R> {
     from: R,
     place: Place,
@@ -138,7 +138,7 @@ impl<R: Read> Ended<R> {
     pub fn cut(&self, position: u64) -> Option<&'static str> {
         match self.place {
             Place::Rows => None,
-            _ if position < self.bytes => None, // that row is followed by others
+            _ if position < self.bytes => None, // more rows follow that row
             Place::Quoted => Some("the file ends within a field in quotes"),
             Place::Field | Place::Unquoted | Place::Quote => {
                 Some("the file ends within this row, or at least without the end of its line")
@@ -174,7 +174,7 @@ impl<R: Read> Read for Ended<R> {
 mod tests {
     use super::*;
 
-    /// Proves that every beginning of CSV counts as whole exactly if it ends with the end of a row.
+    /// Proves that a beginning of a CSV text counts as whole exactly if it ends at the end of a row.
     #[test]
     fn ends_of_csv() {
         let rows = ["a,b\r", "\n", "\"a\",\"b\"\"c\n,\"\n", "\n", "x\"y,z\"\n", "\"q\"r,\"\"\n", ",\n"];

@@ -1,4 +1,4 @@
-//! Rows as lines of JSON.
+//! Loads rows from lines of JSON.
 
 use super::input::Input;
 use super::rows::Loader;
@@ -11,10 +11,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 
-/// No line is longer: the longest value, each byte of it written as six, and the rest.
+/// The maximum length of a line: the longest value, with each byte written as six, and the rest of the line.
 pub const LINE_BYTES_MAX: u64 = 6 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) as u64 + (1 << 20);
 
-/// A line of JSON: a table with its types, or a row; or the begin or the end of a dump that has a trailer.
+/// A line of JSON: a table with its types, a row, or the beginning or end of a dump with a trailer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line<'l> {
@@ -50,7 +50,7 @@ impl From<IndexLine> for IndexInfo {
     }
 }
 
-/// A field that is present; `null` is a value.
+/// Deserializes a field that is present, so that `null` counts as a value.
 fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
@@ -136,7 +136,7 @@ fn take(loader: &mut Loader<'_>, dump: &mut Dump, bytes: &[u8], number: u64) -> 
 }
 
 impl Line<'_> {
-    /// It says nothing of a table.
+    /// Returns true if the line says nothing of a table.
     fn is_bare(&self) -> bool {
         let Line { table, key_type, value_type, fixed8, definitions, indexes, key, value, .. } = self;
         let has_type = key_type.is_some() || value_type.is_some() || fixed8.is_some();

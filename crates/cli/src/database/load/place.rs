@@ -1,4 +1,4 @@
-//! The directory of a database that may be new, and what of it goes away again.
+//! The directory of a database that may be new, and the removal of a new database after a failed load.
 
 use braiddb::checkpoint::Identity;
 use braiddb::storage::FileStorage;
@@ -8,12 +8,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A directory as it was before a database was opened or made in it.
+/// The state of a directory before a database was opened or created in it.
 pub struct Place {
     pub path: PathBuf,
-    /// There was no database.
+    /// The directory had no database.
     pub is_new: bool,
-    /// The directory was there.
+    /// The directory existed.
     was_there: bool,
     /// Files that were in the directory before the load.
     before: HashSet<OsString>,
@@ -22,7 +22,7 @@ pub struct Place {
 impl Place {
     pub fn look(path: &Path) -> Place {
         let has_database = FileStorage::open(path).is_ok_and(|storage| {
-            // (What cannot be read is somebody's.)
+            // An unreadable identity counts as a database: it may belong to someone.
             !matches!(Identity::read(&storage), Ok(None))
         });
         Place {
@@ -33,7 +33,7 @@ impl Place {
         }
     }
 
-    /// Removes the files of the new database, which must be closed, and its directory if the load has made that, too.
+    /// Removes the files of the new database, which must be closed. Also removes the directory if the load created it.
     pub fn clear(&self) -> io::Result<()> {
         assert!(self.is_new, "only what was made is removed");
         for name in names(&self.path)? {

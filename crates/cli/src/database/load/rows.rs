@@ -1,7 +1,8 @@
-//! Rows on their way into a database: as many transactions at once as there are workers.
+//! Puts rows into a database with as many concurrent transactions as there are processors.
 //!
-//! Rows are dealt to parts by their keys, and each part has one transaction under way. So all workers are busy, what waits is bounded, and
-//! of two rows with one key the later wins.
+//! Rows are distributed over parts by the hash of their keys, and each part has one transaction in progress. All
+//! workers are therefore busy, the number of waiting rows is bounded, and of two rows with the same key the later one
+//! wins.
 
 use super::stopped::Stopped;
 use crate::database::text::Column;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A transaction puts at most this many rows, of about this many bytes.
+/// A transaction puts at most this many rows, with about this many bytes.
 const BATCH_ROWS: usize = 4096;
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -22,14 +23,14 @@ pub struct Target {
     raw: RawTable,
     pub keys: Column,
     pub values: Column,
-    /// It was made here.
+    /// The load created the table.
     pub is_new: bool,
-    /// Rows that are durable.
+    /// The number of rows that are durable.
     pub rows: u64,
 }
 
 struct Row {
-    /// Which target.
+    /// The index of the target.
     target: usize,
     table: RawTable,
     line: u64,
@@ -37,7 +38,7 @@ struct Row {
     value: Vec<u8>,
 }
 
-/// A row that a unique index does not take.
+/// A row that a unique index refuses.
 #[derive(Debug)]
 struct Refused {
     target: usize,
@@ -54,12 +55,12 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The rows whose keys have one hash.
+/// The rows whose keys hash to this part.
 #[derive(Default)]
 struct Part {
     rows: Vec<Row>,
     bytes: usize,
-    /// The transaction under way, and how many rows of each target it has.
+    /// The transaction in progress, and its number of rows by target.
     under_way: Option<(Handle<()>, HashMap<usize, u64>)>,
 }
 
@@ -68,7 +69,7 @@ pub struct Loader<'d> {
     db: &'d Database,
     pub targets: Vec<Target>,
     by_name: HashMap<String, usize>,
-    /// The indexes that were made, of tables that were there before.
+    /// The indexes that the load made on tables that existed before.
     new_indexes: Vec<(String, String)>,
     parts: Vec<Part>,
 }
@@ -80,12 +81,12 @@ impl<'d> Loader<'d> {
         Loader { db, targets: Vec::new(), by_name: HashMap::new(), new_indexes: Vec::new(), parts }
     }
 
-    /// Rows that are durable.
+    /// The number of rows that are durable.
     pub fn rows(&self) -> u64 {
         self.targets.iter().map(|target| target.rows).sum()
     }
 
-    /// The table of this name, which exists or was made by an earlier line.
+    /// The index of the target for the table with this name. The table exists already, or an earlier line made it.
     pub fn target(&mut self, name: &str) -> Result<usize, String> {
         if let Some(at) = self.by_name.get(name) {
             return Ok(*at);
@@ -117,7 +118,7 @@ impl<'d> Loader<'d> {
         }
     }
 
-    /// Makes a table that is not there, and the indexes that it has not.
+    /// Makes the table if it does not exist, and those of its indexes that it lacks.
     pub fn open_table(&mut self, info: TableInfo, fixed8: Option<bool>) -> Result<(), String> {
         let TableInfo { name, key_type, .. } = &info;
         let known = Column::keys(key_type).is_fixed8();
@@ -133,7 +134,7 @@ impl<'d> Loader<'d> {
         let before = self.named(name);
         let made = self.db.create_raw_table(&info, fixed8);
         let after = self.named(name);
-        // (What was made before something else failed is noted as well.)
+        // This also records what was made before something else failed.
         if let Some(before) = &before {
             let had = |index: &IndexInfo| before.indexes.iter().any(|other| other.name == index.name);
             let after = after.iter().flat_map(|after| &after.indexes).filter(|index| !had(index));
@@ -142,7 +143,7 @@ impl<'d> Loader<'d> {
             self.add(after.clone(), raw, true);
         }
         let raw = made.map_err(|error| error.to_string())?;
-        // By these definitions, if there are any: a row that says no version is of the newest that the dump has known.
+        // If the dump has definitions, they apply: a row without a version has the newest version that the dump knows.
         self.add(after.filter(|_| info.definitions.is_empty()).unwrap_or(info), raw, before.is_none());
         Ok(())
     }
@@ -151,7 +152,7 @@ impl<'d> Loader<'d> {
         self.db.tables().into_iter().find(|table| table.name == name)
     }
 
-    /// Takes a row of a target, which a line has.
+    /// Takes a row of a target from a line.
     pub fn put(&mut self, target: usize, line: u64, key: Vec<u8>, value: Vec<u8>) -> Result<(), Stopped> {
         let (key_bytes, value_bytes) = (key.len(), value.len());
         let table = self.targets[target].raw;
@@ -176,8 +177,8 @@ impl<'d> Loader<'d> {
         Ok(())
     }
 
-    /// Waits for all transactions under way; with `all`, also loads the remaining rows. `line`: the last one. The first line of those that
-    /// something is wrong with is the error.
+    /// Waits for all transactions in progress. With `all`, also loads the remaining rows. `line` is the last line that
+    /// was read. If there are several faults, returns the one with the lowest line number.
     pub fn finish(&mut self, all: bool, line: u64) -> Result<(), Stopped> {
         let mut first: Option<Stopped> = None;
         for is_rest in [false, true] {
@@ -195,7 +196,7 @@ impl<'d> Loader<'d> {
         first.map_or(Ok(()), Err)
     }
 
-    /// Waits for the transaction of a part that is under way. `line`: the last one that was read.
+    /// Waits for the transaction that a part has in progress. `line` is the last line that was read.
     fn wait(&mut self, part: usize, line: u64) -> Result<(), Stopped> {
         let Some((handle, rows)) = self.parts[part].under_way.take() else { return Ok(()) };
         match handle.wait() {
@@ -224,7 +225,7 @@ impl<'d> Loader<'d> {
         }
     }
 
-    /// Takes away the tables and indexes that were made.
+    /// Drops the tables and indexes that the load made.
     pub fn undo(&mut self) -> Result<(), Error> {
         for (table, index) in &self.new_indexes {
             self.db.drop_index(table, index)?;
@@ -237,7 +238,7 @@ impl<'d> Loader<'d> {
 }
 
 impl Part {
-    /// Begins a transaction that puts the rows.
+    /// Begins a transaction that puts the part's rows.
     fn begin(&mut self, db: &Database) {
         assert!(self.under_way.is_none(), "one transaction after the other");
         let rows = std::mem::take(&mut self.rows);
@@ -258,7 +259,7 @@ impl Part {
 }
 
 impl Row {
-    /// Says of an error that is this row's own whose it is.
+    /// Adds this row's target, line and key to an error that the row itself caused.
     fn locate(&self, error: Error) -> Error {
         match error {
             Error::UniqueViolation { .. } => {

@@ -1,10 +1,10 @@
-//! Why a load has stopped.
+//! The reason why a load stopped.
 
 /// The fault that ended a load, and its line.
 #[derive(Debug)]
 pub struct Stopped {
-    /// From 1. Of what is not a line's own, the last that was read.
+    /// The line number, from 1. For a fault that belongs to no line, the last line that was read.
     pub line: u64,
-    /// In words.
+    /// The reason in words.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! Checks that a dump is whole. Its first line says that the numbers of its rows come at its end.
+//! Checks that a dump is complete. The first line of a dump announces that the row counts come at its end.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ type Wrong = String;
 /// Counts the rows of a dump while it is read.
 #[derive(Debug, Default)]
 pub struct Dump {
-    /// Its trailer is still to come.
+    /// The trailer of the dump has not been read yet.
     is_open: bool,
-    /// Since it began: rows by the names of their tables.
+    /// The rows since the dump began, by table name.
     rows: BTreeMap<String, u64>,
 }
 
 impl Dump {
-    /// A dump with a trailer begins.
+    /// Begins a dump that has a trailer.
     pub fn begin(&mut self) -> Result<(), Wrong> {
         self.end()?;
         self.is_open = true;
@@ -23,7 +23,7 @@ impl Dump {
         Ok(())
     }
 
-    /// A row was read.
+    /// Counts a row.
     pub fn count(&mut self, table: &str) {
         if !self.is_open {
             return;
@@ -34,7 +34,7 @@ impl Dump {
         }
     }
 
-    /// Compares the trailer, which says how many rows each table has, with the rows that were read.
+    /// Compares the trailer's row count of each table with the rows that were read.
     pub fn close(&mut self, said: &BTreeMap<String, u64>) -> Result<(), Wrong> {
         if !self.is_open {
             return Err(
@@ -56,7 +56,7 @@ impl Dump {
         Ok(())
     }
 
-    /// The input, or another dump, begins behind it.
+    /// Checks that the dump is complete. Called when the input ends or another dump begins.
     pub fn end(&self) -> Result<(), Wrong> {
         match self.is_open {
             true => {

@@ -1,4 +1,4 @@
-//! The commands of the shell: their words are those of the commands of `braid`, without the directory.
+//! The commands of the shell. They have the words of the commands of `braid`, without the directory.
 
 use crate::database::info;
 use crate::database::look::{Listing, OneRow, SomeRows};
@@ -7,7 +7,7 @@ use crate::database::stats;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-/// Commands for the database that is open
+/// Commands for the open database
 #[derive(Parser, Debug)]
 #[command(multicall = true, subcommand_help_heading = "Commands")]
 pub struct Line {
@@ -15,70 +15,70 @@ pub struct Line {
     pub command: Command,
 }
 
-/// What a line says.
+/// A command of the shell.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Lists the tables
+    /// List the tables
     Tables(Listing),
-    /// Prints the value of one row
+    /// Print the value of one row
     Get(OneRow),
-    /// Prints rows of a table, in the order of their keys
+    /// Print rows of a table, in key order
     Scan(SomeRows),
-    /// Adds a row; an error if there is one with this key
+    /// Add a row; fails if there is one with this key
     Insert(NewRow),
-    /// Sets the value of a row, whether or not there is one
+    /// Set the value of a row, or add the row if there is none
     Put(NewRow),
-    /// Deletes a row; an error if there is none
+    /// Delete a row; fails if there is none
     Delete(OldRow),
-    /// Begins a transaction, which all that follows is part of; without one, each command is a transaction of its own
+    /// Begin a transaction that includes all following commands; without one, each command is its own transaction
     Begin,
-    /// Commits the transaction: its changes are durable afterwards
+    /// Commit the transaction and make its changes durable
     Commit,
-    /// Undoes the transaction
+    /// Roll back the transaction
     Rollback,
-    /// Prints what was counted since the database was opened here
+    /// Print statistics since the shell opened the database
     Stats(stats::Form),
-    /// Says what the database is made of: tables, checkpoint, log
+    /// Describe the database: tables, checkpoint, log
     Info(info::Form),
-    /// Ends the shell; an open transaction is undone
+    /// End the shell; an open transaction is rolled back
     #[command(alias = "quit")]
     Exit,
 }
 
-/// A row to be written.
+/// A row to write.
 #[derive(Args, Debug)]
 pub struct NewRow {
     /// The table
     pub table: String,
-    /// The key: text without quotes, a number, bytes as hexadecimal digits, anything else as JSON
+    /// The key: text without quotes, a number, bytes as hexadecimal digits; other types as JSON
     #[arg(allow_hyphen_values = true)]
     pub key: String,
-    /// The value, written as `get` prints it
+    /// The value, in the format that `get` prints
     #[arg(allow_hyphen_values = true)]
     pub value: String,
 }
 
-/// A row to be deleted.
+/// A row to delete.
 #[derive(Args, Debug)]
 pub struct OldRow {
     /// The table
     pub table: String,
-    /// The key, written as for `get`
+    /// The key, written like a key of `get`
     #[arg(allow_hyphen_values = true)]
     pub key: String,
 }
 
-/// What came of reading a line.
+/// The result of reading a line.
 #[derive(Debug)]
 pub enum Read {
-    /// There is nothing on it, or a comment.
+    /// An empty line or a comment.
     Nothing,
-    /// It asks for this text.
+    /// A request for this help text.
     Help(String),
     Command(Command),
 }
 
-/// How the last line of each message on a wrong line begins, which says nothing new.
+/// The beginning of the advice that ends each clap message about a wrong line. The shell leaves this advice out.
 const ADVICE: &str = "\n\nFor more information, try";
 
 /// Reads a line: words as in a shell, with quotes, and `#` before comments.
@@ -98,7 +98,7 @@ pub fn read(line: &str) -> Result<Read, Failure> {
     }
 }
 
-/// The commands and what they do, for the help of `braid shell`.
+/// The commands and their descriptions, for the help of `braid shell`.
 pub fn summary() -> String {
     let line = Line::command();
     let names = line.get_subcommands().map(|command| command.get_name().len());
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn lines_are_read() {
-        // Proves that no two words clash, that quotes and comments are understood, and that what is wrong is named.
+        // Proves that no two words clash, that quotes and comments are understood, and that errors are named.
         Line::command().debug_assert();
         assert!(matches!(read("  # nothing").unwrap(), Read::Nothing));
         let Read::Command(Command::Put(row)) = read(r#"put "a table" -1 '{"name": "Ada"}' # why"#).unwrap()

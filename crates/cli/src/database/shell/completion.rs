@@ -1,23 +1,23 @@
-//! Completing the word before the cursor: names of commands, of tables, of flags and of their values.
+//! Completes the word before the cursor: names of commands, tables, flags and flag values.
 
 use super::commands::Line;
 use clap::{Arg, Command, CommandFactory};
 
-/// What words are completed by.
+/// The source of completions.
 pub struct Words {
     shell: Command,
     tables: Vec<String>,
 }
 
 impl Words {
-    /// Of a database with these tables.
+    /// Makes the completions for a database with these tables.
     pub fn new(tables: Vec<String>) -> Words {
         let mut shell = Line::command();
         shell.build();
         Words { shell, tables }
     }
 
-    /// What the last word of a text can be completed to, and where the word begins.
+    /// Returns the beginning of the text's last word, and the completions of that word.
     pub fn complete(&self, text: &str) -> (usize, Vec<String>) {
         let start = last_word(text);
         let word = &text[start..];
@@ -31,7 +31,7 @@ impl Words {
         (start, words.iter().filter_map(quoted).collect())
     }
 
-    /// What may be behind these words, for one that begins in this way.
+    /// The words that may follow the words in `before`. `word` is the beginning of the next one.
     fn candidates(&self, before: &[String], word: &str) -> Vec<String> {
         let names = || self.shell.get_subcommands().map(|command| command.get_name().to_owned()).collect();
         let Some((name, before)) = before.split_first() else { return names() };
@@ -62,7 +62,7 @@ impl Words {
     }
 }
 
-/// The flag of this name.
+/// The flag with this name.
 fn flag<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     let long = word.strip_prefix("--")?;
     command.get_arguments().find(|argument| argument.get_long() == Some(long))
@@ -76,7 +76,7 @@ fn values(flag: &Arg) -> Vec<String> {
     flag.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect()
 }
 
-/// Where the last word begins: behind the last space that is not in quotes.
+/// The beginning of the last word, after the last space that is not in quotes.
 fn last_word(text: &str) -> usize {
     let (mut start, mut quote, mut is_escaped) = (0, None, false);
     for (at, c) in text.char_indices() {
@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn words_are_completed() {
-        // Proves what is offered at each place, that names are quoted where they have to be, and where the word begins.
+        // Proves which words are offered at each place, that names are quoted where necessary, and where the word
+        // begins.
         let words = Words::new(["users", "user logins", "orders"].map(String::from).into());
         for (text, start, expected) in [
             ("", 0, "begin commit delete exit get help info insert put rollback scan stats tables"),

@@ -1,4 +1,4 @@
-//! Commands from what is no terminal: line by line, without a prompt.
+//! Runs commands from an input that is not a terminal: line by line, without a prompt.
 
 use super::session::{Next, Session, UNDONE};
 use crate::database::load::LINE_BYTES_MAX;
@@ -7,8 +7,9 @@ use braid_bench::ending;
 use braid_bench::text::printable;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
-/// Does what the lines say, up to the last one or `exit`, and says on standard error what of it has failed. A command that fails undoes
-/// the transaction that it is part of: the script may rest on it. An error if any has failed.
+/// Runs the lines up to the last one or `exit`, and reports failures on standard error. A failed command rolls back the
+/// transaction that it is part of, because the rest of the script may depend on it. Returns an error if any command has
+/// failed.
 pub fn run(session: &mut Session, from: &mut dyn BufRead) -> Result<(), Failure> {
     let mut to = BufWriter::new(io::stdout().lock());
     let (mut failures, mut number, mut bytes) = (0u64, 0u64, Vec::new());
@@ -28,7 +29,7 @@ pub fn run(session: &mut Session, from: &mut dyn BufRead) -> Result<(), Failure>
             Err(error) if ending::is_unread(&*error) => return Err(error),
             Err(error) => {
                 failures += 1;
-                to.flush()?; // what was printed before comes first
+                to.flush()?; // earlier output comes first
                 let undone = if session.fail() { UNDONE } else { "" };
                 let said = error.to_string();
                 writeln!(io::stderr(), "braid: line {number}: {}{undone}", printable(&said))?;

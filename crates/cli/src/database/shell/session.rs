@@ -1,4 +1,4 @@
-//! An open database, the transaction that is open on it, and commands for them.
+//! An open database, its open transaction, and the commands that use them.
 
 use super::commands::{Command, NewRow, OldRow, Read, read};
 use crate::database::info;
@@ -9,25 +9,25 @@ use braiddb::{Database, Error, Transaction, Txn};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What commands are part of.
+/// The transaction that commands belong to.
 #[derive(Debug)]
 pub enum Progress {
-    /// Each is a transaction of its own.
+    /// Each command is its own transaction.
     None,
-    /// All are part of this one.
+    /// All commands belong to this transaction.
     Open(Transaction),
-    /// It was undone because of an error; `rollback` or `commit` is next.
+    /// The transaction was rolled back because of an error. `rollback` or `commit` must come next.
     Failed,
 }
 
-/// Whether another line is wanted.
+/// Whether to read another line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Line,
     End,
 }
 
-/// An open database, and where its commands stand.
+/// An open database and the state of its commands.
 #[derive(Debug)]
 pub struct Session {
     db: Database,
@@ -36,28 +36,27 @@ pub struct Session {
     progress: Progress,
 }
 
-/// Behind an error.
+/// The end of an error message if the error has rolled back the transaction.
 pub const UNDONE: &str = "; the transaction is undone";
 
 const IS_UNDONE: &str = "the transaction was undone because of an error before: `rollback` ends it";
 
 impl Session {
-    /// Of the database that was opened in this directory.
+    /// A session for the database that was opened in this directory.
     pub fn new(db: Database, path: PathBuf, is_read_only: bool) -> Session {
         Session { db, path, is_read_only, progress: Progress::None }
     }
 
-    /// The database.
     pub fn db(&self) -> &Database {
         &self.db
     }
 
-    /// What commands are part of now.
+    /// The transaction that commands belong to now.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Does what a line says. An error after which the transaction cannot go on undoes it.
+    /// Runs a line. An error after which the transaction cannot continue rolls it back.
     pub fn run(&mut self, line: &str, to: &mut dyn Write) -> Result<Next, Failure> {
         let done = match read(line)? {
             Read::Nothing => return Ok(Next::Line),
@@ -73,7 +72,8 @@ impl Session {
         }
     }
 
-    /// Undoes the transaction, if one is open: what comes is refused until it is ended. Returns false if none is.
+    /// Rolls back the open transaction, if there is one. Commands are then refused until it is ended. Returns false if
+    /// none is open.
     pub fn fail(&mut self) -> bool {
         let is_open = matches!(self.progress, Progress::Open(_));
         if is_open {
@@ -82,12 +82,12 @@ impl Session {
         is_open
     }
 
-    /// Undoes the transaction, if there is one, and is done with it.
+    /// Rolls back the open transaction, if there is one, and ends it.
     pub fn abandon(&mut self) {
         self.progress = Progress::None;
     }
 
-    /// Closes the database. An error if a transaction was open.
+    /// Closes the database. Returns an error if a transaction was open.
     pub fn close(self) -> Result<(), Failure> {
         let was_open = !matches!(self.progress, Progress::None);
         drop(self.progress);
@@ -112,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Reads in the open transaction, or in one of its own.
+    /// Reads in the open transaction, or in a transaction for this read alone.
     fn reading(
         &self,
         read: impl FnOnce(&Database, &Transaction) -> Result<(), Failure>,
@@ -128,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Writes in the open transaction, or in one of its own, which is run again after a conflict.
+    /// Writes in the open transaction, or in a transaction for this write alone, which runs again after a conflict.
     fn writing<R>(&self, write: impl AsyncFn(&Txn) -> braiddb::Result<R>) -> Result<R, Failure> {
         match &self.progress {
             Progress::Open(transaction) => Ok(transaction.with(&write)?),
@@ -190,7 +190,7 @@ impl Session {
 
 const NONE_OPEN: &str = "no transaction is open: `begin` begins one";
 
-/// Whether a transaction cannot go on that has met this.
+/// Returns true if a transaction cannot continue after this error.
 fn undoes(error: &Error) -> bool {
     !matches!(
         error,

@@ -1,4 +1,4 @@
-//! Commands from a terminal, with line editing.
+//! Runs commands from a terminal, with line editing.
 
 use super::completion::Words;
 use super::history;
@@ -17,24 +17,25 @@ use rustyline::{Context, Editor, Helper};
 use std::fs;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// Lines that are kept for later shells.
+/// The number of lines that are kept for later shells.
 const HISTORY_LINES_MAX: usize = 10_000;
 
-/// Reads commands and does what they say, until `exit` or the end of the input. An interrupt abandons the line, or what a command
-/// prints. What fails is told, and no error of the whole; an open transaction is undone at the end.
+/// Reads and runs commands until `exit` or the end of the input. An interrupt abandons the line, or the output of a
+/// command. A failed command is reported, and does not make the shell fail. A transaction that is still open at the end
+/// is rolled back.
 pub fn run(session: &mut Session) -> Result<(), Failure> {
     ending::note_interrupts();
     let names = session.db().tables().into_iter().map(|table| table.name);
     let mut editor = editor(Words::new(names.collect()))?;
     let file = history::file();
     if let Some(file) = &file {
-        let _ = editor.load_history(file); // there may be none yet
+        let _ = editor.load_history(file); // the file may not exist yet
     }
     println!("`help` lists the commands");
     let ended = read_lines(session, &mut editor);
     if let Some(file) = file {
         let made = file.parent().map(fs::create_dir_all);
-        let _ = made.map(|_| editor.append_history(&file)); // what cannot be written is not there next time
+        let _ = made.map(|_| editor.append_history(&file)); // if this fails, the lines are missing next time
     }
     if !matches!(session.progress(), Progress::None) {
         println!("the open transaction is undone");
@@ -51,10 +52,10 @@ fn read_lines(session: &mut Session, editor: &mut Editor<Completing, FileHistory
             Err(ReadlineError::Eof) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        ending::take_interrupt(); // one that nothing was there for
+        ending::take_interrupt(); // drop an interrupt that came while no command was running
         let mut to = BufWriter::new(Interruptible(io::stdout().lock()));
         let done = session.run(&line, &mut to);
-        drop(to); // what was printed comes before what went wrong
+        drop(to); // the output comes before the error
         match done {
             Ok(Next::Line) => {}
             Ok(Next::End) => return Ok(()),
@@ -84,7 +85,7 @@ fn editor(words: Words) -> Result<Editor<Completing, FileHistory>, Failure> {
     Ok(editor)
 }
 
-/// Standard output, until there is an interrupt.
+/// Standard output that fails after an interrupt.
 struct Interruptible<'o>(StdoutLock<'o>);
 
 impl Write for Interruptible<'_> {
@@ -100,7 +101,7 @@ impl Write for Interruptible<'_> {
     }
 }
 
-/// What the editor asks while a line is typed.
+/// The helper of the line editor.
 struct Completing(Words);
 
 impl Completer for Completing {

@@ -1,4 +1,4 @@
-//! Reading what is published, and whether it can be believed.
+//! Reads published statistics, and checks whether they are current.
 
 use crate::database::open::{Failure, existing};
 use braiddb::metrics::{Clock, SystemClock};
@@ -7,11 +7,11 @@ use braiddb::tools::{self, Published};
 use std::path::Path;
 use std::time::Duration;
 
-/// Statistics are late when they are older than this many of their intervals, and `LATE`.
+/// Statistics are late if they are older than this many of their intervals plus `LATE`.
 const LATE_INTERVALS: u32 = 3;
 const LATE: Duration = Duration::from_secs(2);
 
-/// What is published of the database in this directory, by a process that goes on to.
+/// Reads what a process publishes about the database in this directory. The process must still be publishing.
 pub fn read(path: &Path) -> Result<Published, Failure> {
     let storage = existing(path)?;
     let published = tools::published(path)?.ok_or_else(|| nothing(path))?;
@@ -19,7 +19,7 @@ pub fn read(path: &Path) -> Result<Published, Failure> {
     Ok(published)
 }
 
-/// How long ago it was published.
+/// The time since the statistics were published.
 pub fn age(published: &Published) -> Duration {
     Duration::from_nanos(now_unix_ns().saturating_sub(published.written_unix_ns))
 }
@@ -36,8 +36,8 @@ fn nothing(path: &Path) -> String {
     )
 }
 
-/// Fails if no process goes on to publish. (The lock is taken only if it seems so: while it is held, no program can open the
-/// database.)
+/// Fails if no process continues to publish. Takes the lock only if this seems to be the case, because no program can
+/// open the database while the lock is held.
 fn check(storage: &FileStorage, published: &Published, path: &Path) -> Result<(), Failure> {
     let age = age(published);
     let is_late = age > Duration::from_nanos(published.interval_ns).saturating_mul(LATE_INTERVALS) + LATE;
@@ -58,7 +58,7 @@ fn check(storage: &FileStorage, published: &Published, path: &Path) -> Result<()
                 holder.pid, holder.program
             )
             .into()),
-            Cause::Locked(_) if !is_late => Ok(()), // a process that cannot be seen from here
+            Cause::Locked(_) if !is_late => Ok(()), // the process cannot be seen from here
             _ => Err(late(published, age).into()),
         },
     }
@@ -73,7 +73,7 @@ fn late(published: &Published, age: Duration) -> String {
     )
 }
 
-/// Returns false if there surely is no such process that could be seen from here.
+/// Returns false if there is certainly no such process among the visible ones.
 fn may_run(pid: u64) -> bool {
     let processes = Path::new("/proc");
     !processes.join("self").exists() || processes.join(pid.to_string()).exists()

@@ -1,4 +1,4 @@
-//! `braid stats --watch`: what has come between two readings, line by line.
+//! `braid stats --watch`: prints the rates between two readings, line by line.
 
 use super::reading;
 use crate::database::open::Failure;
@@ -12,10 +12,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Lines after which the heads of the columns are printed again.
+/// The column heads are printed again after this many lines.
 const LINES_OF_HEAD: u64 = 20;
 
-/// What has come between two readings.
+/// The rates between two readings.
 #[derive(Debug, PartialEq, Serialize)]
 struct Rates {
     seconds: f64,
@@ -24,12 +24,12 @@ struct Rates {
     retries_per_s: f64,
     log_bytes_per_s: f64,
     syncs_per_s: f64,
-    /// The mean; 0: there was none.
+    /// The mean duration of a sync; 0 if there was none.
     sync_ms: f64,
 }
 
 impl Rates {
-    /// None if the counters do not go on from those of the earlier reading.
+    /// Returns `None` if the counters do not continue those of the earlier reading.
     fn between(before: &Published, now: &Published) -> Option<Rates> {
         let is_same = (before.pid, before.since_unix_ns) == (now.pid, now.since_unix_ns);
         let ns = now.clock_ns.checked_sub(before.clock_ns).filter(|ns| is_same && *ns > 0)?;
@@ -90,7 +90,8 @@ fn word(condition: &LogCondition) -> &'static str {
     }
 }
 
-/// Prints a line for each reading: with `json`, also for the first one. Ends after `count` of them, or with an error when no process publishes any more.
+/// Prints a line for each reading; with `json`, also for the first one. Ends after `count` lines, or with an error when
+/// no process publishes any more.
 pub fn watch(
     path: &Path,
     every: Duration,
@@ -123,7 +124,7 @@ pub fn watch(
     Ok(())
 }
 
-/// The next reading that is another one.
+/// Waits for the next reading that differs from `before`.
 fn next(path: &Path, every: Duration, before: &Published) -> Result<(Published, Option<Rates>), Failure> {
     loop {
         thread::sleep(every);

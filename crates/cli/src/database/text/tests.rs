@@ -1,4 +1,4 @@
-//! What is written as text, and what is read of it.
+//! Tests of writing text and reading it back.
 
 use super::*;
 use braiddb::Value;
@@ -7,7 +7,7 @@ fn values(type_name: &str) -> Column {
     Column::values(&TableInfo::new("t", "u64", type_name))
 }
 
-/// The bytes are written as `text`, and that is read to the same bytes, as JSON and as a cell.
+/// Checks that the bytes are written as `text`, and that `text` is read back to the same bytes, as JSON and as a cell.
 fn check(column: &Column, bytes: &[u8], text: &str) {
     let mut json = String::new();
     column.write_json(bytes, &mut json);
@@ -26,7 +26,7 @@ fn key<K: Key>(key: K, text: &str) {
 
 #[test]
 fn keys_have_their_natural_form() {
-    // Proves that every type of keys is written and read, nested tuples and the ends of ranges included.
+    // Proves that all key types are written and read, including nested tuples and the ends of ranges.
     key(0u8, "0");
     key(u16::MAX, "65535");
     key(7u32, "7");
@@ -50,7 +50,7 @@ fn keys_have_their_natural_form() {
     key(std::time::Duration::from_secs(1), r#""000000000000000100000000""#);
 }
 
-/// Values of a type are written as `text`.
+/// Checks that values of a type are written as `text`.
 fn fields<V: Value>(input: V::Input<'_>, text: &str) {
     let bytes = V::encode(input).unwrap();
     check(&values(&V::type_name()), bytes.as_ref(), text);
@@ -58,7 +58,7 @@ fn fields<V: Value>(input: V::Input<'_>, text: &str) {
 
 #[test]
 fn composed_values_have_their_natural_form() {
-    // Proves that tuples and options are written and read, whether or not their parts say how long they are.
+    // Proves that tuples and options are written and read, whether or not their parts state their length.
     fields::<(u8, String, bool)>((1, "a", true), r#"[1,"a",true]"#);
     fields::<(String, Vec<u8>, f64, char)>(("", &[], 0.5, 'x'), r#"["","",0.5,"x"]"#);
     fields::<Option<(u8, String)>>(Some((1, "a")), r#"[1,"a"]"#);
@@ -69,7 +69,7 @@ fn composed_values_have_their_natural_form() {
 
 #[test]
 fn values_have_their_natural_form() {
-    // Proves that every type of values is written and read; numbers that JSON has not, as their bytes.
+    // Proves that all value types are written and read. Numbers that JSON does not have are written as their bytes.
     let value = |name: &str, bytes: &[u8], text: &str| check(&values(name), bytes, text);
     value("u8", &[200], "200");
     value("i16", &(-2i16).to_le_bytes(), "-2");
@@ -109,7 +109,7 @@ fn events() -> [(Event, &'static str); 5] {
     ]
 }
 
-/// The definition that the catalog has of a derived type.
+/// The catalog's definition of a derived type.
 fn defined(definition: &str) -> Column {
     let mut info = TableInfo::new("t", "u64", "event");
     info.definitions = vec![definition.into()];
@@ -118,7 +118,8 @@ fn defined(definition: &str) -> Column {
 
 #[test]
 fn enums_are_objects_with_their_variant() {
-    // Proves that what programs write is read, as keys and as values, and that what is not of the type is refused.
+    // Proves that text of programs is read, as keys and as values, and that anything that is not of the type is
+    // refused.
     for (event, text) in events() {
         check(
             &defined(concat!(
@@ -151,7 +152,7 @@ fn enums_are_objects_with_their_variant() {
         let wrong = column.read_json(json).unwrap_err();
         assert!(wrong.contains(why), "{json}: {wrong}");
     }
-    // Bytes of no variant are shown as they are.
+    // Bytes of no variant are shown raw.
     check(&column, &[0x80], r#"{"hex":"80"}"#);
     check(&column, &[0x87, 1], r#"{"hex":"8701"}"#);
 }
@@ -178,7 +179,7 @@ fn first_fields_of_a_variant_are_a_prefix() {
 
 #[test]
 fn what_is_no_type_with_variants_is_not_known() {
-    // Proves that definitions are not guessed at: rows are shown as they are.
+    // Proves that definitions are not guessed: rows are shown raw.
     for shape in [
         "one of u8 (A {0: u8} = 1, B {0: unknown} = 2)",
         "one of f32 (A = 1)",

@@ -1,8 +1,8 @@
-//! Processes that are killed while they commit: real threads, real files, SIGKILL.
+//! Kills processes while they commit: real threads, real files, SIGKILL.
 //!
-//! A child opens a database and has several clients write to it, one transaction after the other, and writes a line for
-//! each that was acknowledged. Its parent kills it after some milliseconds, opens the database itself, judges what is
-//! there, and starts the next child on the same directory.
+//! A child process opens a database. Several clients write to it, one transaction after another, and the child prints a
+//! line for each acknowledged transaction. The parent process kills the child after some milliseconds, opens the
+//! database itself, checks its contents, and starts the next child on the same directory.
 
 use braid_bench::temporary::Directory;
 use braid_sim::{Kind, Random};
@@ -22,30 +22,30 @@ use std::time::Duration;
 
 const CLIENTS: u64 = 6;
 const ACCOUNTS: u64 = 20;
-/// Kills in one directory before the next is begun: a database that has grown takes long to check.
+/// The number of kills in one directory before the next directory is used: a grown database takes long to check.
 const KILLS_PER_DIRECTORY: u64 = 50;
-/// How long a process has to acknowledge something.
+/// The time within which a process must acknowledge something.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What came of the kills.
+/// The results of the kills.
 #[derive(Clone, Debug, Default)]
 pub struct Kills {
-    /// This system can kill processes.
+    /// True if this system can kill processes.
     pub is_possible: bool,
     /// Processes killed.
     pub kills: u64,
-    /// Of them, those that have left an unfinished checkpoint.
+    /// The kills that left an unfinished checkpoint.
     pub in_checkpoints: u64,
-    /// The kills after which the directory had another name, with another database at its old path.
+    /// The kills after the directory was renamed, with another database at its old path.
     pub renamed: u64,
-    /// Transactions that were acknowledged by them.
+    /// Transactions that the processes acknowledged.
     pub acknowledged: u64,
-    /// What must not be, and how to see it again.
+    /// Everything that is wrong, in words, and how to reproduce it.
     pub lost: Vec<(String, String)>,
 }
 
-/// Kills `kills` processes; ends with the first loss, and leaves the directory in which it is. `kinds` take turns from one
-/// directory to the next.
+/// Kills `kills` processes. Stops at the first loss, and keeps the directory that shows it. The `kinds` take turns from
+/// one directory to the next.
 pub fn kill(
     directory: Option<&Path>,
     kills: u64,
@@ -60,7 +60,7 @@ pub fn kill(
     bar.set_message("kills");
     let root = directory.map_or_else(std::env::temp_dir, Path::to_path_buf);
     let mut random = Random::new(seed);
-    // So that each of the kinds has its turn.
+    // Each kind has its turn.
     let of_each = kills.div_ceil(kinds.len() as u64).clamp(1, KILLS_PER_DIRECTORY);
     for round in 0..kills.div_ceil(of_each) {
         let kind = kinds[round as usize % kinds.len()];
@@ -87,7 +87,7 @@ pub fn kill(
     Ok(all)
 }
 
-/// Kills processes one after the other in one directory, up to the first loss.
+/// Kills processes one after another in one directory, up to the first loss.
 fn kill_some(
     directory: &Path,
     count: u64,
@@ -113,7 +113,7 @@ fn kill_some(
     Ok(())
 }
 
-/// By client: the last transaction that was acknowledged, and how many were.
+/// For each client, the last acknowledged transaction and the number of acknowledged transactions.
 type Acknowledged = BTreeMap<u64, (u64, u64)>;
 
 /// Runs a process for a while, and kills it.
@@ -129,7 +129,7 @@ fn kill_one(
     let (first, has_begun) = channel();
     let lines = process.stdout.take().expect("it is piped");
     let reader = thread::spawn(move || read(lines, &first));
-    // Some are killed while they recover, most while they commit.
+    // Kill some processes during recovery, and most while they commit.
     let has_begun = random.chance(80) && has_begun.recv_timeout(PATIENCE).is_ok();
     let renamed = (has_begun && random.chance(20)).then(|| Renamed::make(directory, kind)).transpose()?;
     thread::sleep(Duration::from_micros(random.below(40_000)));
@@ -150,7 +150,7 @@ impl Renamed {
     /// Rows of the other database.
     const ROWS: u64 = 500;
 
-    /// Renames the directory, and makes the other database, whose checkpoints and segments come and go as well.
+    /// Renames the directory and creates the other database, whose checkpoints and segments come and go as well.
     fn make(path: &Path, kind: Kind) -> io::Result<Renamed> {
         let moved = path.with_extension("moved");
         std::fs::rename(path, &moved)?;
@@ -171,7 +171,8 @@ impl Renamed {
         Ok(Renamed { path: path.into(), moved, other: other.map_err(io::Error::other)?, kind })
     }
 
-    /// When the process has been killed: the other database is whole, and leaves its place to the directory that had it.
+    /// Called after the process was killed. Checks that the other database is complete, and moves the renamed directory
+    /// back to its path.
     fn judge(self) -> Result<(), String> {
         let Renamed { path, moved, other, kind } = self;
         let judged = other.close().and_then(|()| {
@@ -193,7 +194,7 @@ impl Renamed {
     }
 }
 
-/// Kills a process, which has not ended before.
+/// Kills a process. Fails if the process has ended before.
 fn end(process: &mut Child) -> io::Result<()> {
     if let Some(status) = process.try_wait()? {
         return Err(io::Error::other(format!("a process to be killed has ended before: {status}")));
@@ -202,7 +203,7 @@ fn end(process: &mut Child) -> io::Result<()> {
     process.wait().map(drop)
 }
 
-/// What a process has acknowledged, up to its last whole line.
+/// The transactions that a process has acknowledged, up to its last complete line.
 fn read(lines: ChildStdout, first: &Sender<()>) -> Acknowledged {
     let mut acknowledged = Acknowledged::new();
     let (mut lines, mut line) = (BufReader::new(lines), String::new());
@@ -218,7 +219,7 @@ fn read(lines: ChildStdout, first: &Sender<()>) -> Acknowledged {
     acknowledged
 }
 
-/// Whether a checkpoint has been begun that was not published.
+/// Returns true if there is a checkpoint that was begun and not published.
 fn has_unfinished_checkpoint(directory: &Path) -> io::Result<bool> {
     if !directory.is_dir() {
         return Ok(false);
@@ -233,8 +234,9 @@ fn has_unfinished_checkpoint(directory: &Path) -> io::Result<bool> {
     Ok(newest("rows-") > published || newest("checkpoint-") > published)
 }
 
-/// Opens what a killed process has left: each client's transactions are there without a gap, up to the last that was
-/// acknowledged or the one after it, each of them as a whole. `last` are those that were there after the kill before.
+/// Opens the database that a killed process has left. Checks that each client's transactions are there without a gap,
+/// and complete, up to the last acknowledged one or the one after it. `last` has the transactions that were there after
+/// the previous kill.
 fn judge(
     directory: &Path,
     kind: Kind,
@@ -293,17 +295,17 @@ fn options(kind: Kind) -> Options {
     }
 }
 
-/// The tables of the load.
+/// The tables that the clients write.
 #[derive(Clone, Copy)]
 struct Tables {
-    /// By client and number: what was transferred.
+    /// The transfer of each transaction, by client and transaction number.
     journal: Table<(u64, u64), u64>,
-    /// By client and number: of each client's last transaction only, and long.
+    /// A long value for the last transaction of each client only, by client and transaction number.
     last: Table<(u64, u64), [u8]>,
     accounts: Table<u64, i64>,
 }
 
-/// What is in them.
+/// The contents of the tables.
 struct Rows {
     journal: Vec<((u64, u64), u64)>,
     present: BTreeMap<u64, u64>,
@@ -314,7 +316,7 @@ fn gone() -> Error {
     Error::user("a row is gone that the same transaction has found")
 }
 
-/// The keys of a table, as tools read them: in any order. A key is `NUMBERS` numbers.
+/// The keys of a table, read as tools read them, in any order. A key is `NUMBERS` numbers.
 fn keys<const NUMBERS: usize>(
     database: &Database<AnyScheme>,
     snapshot: &Transaction<AnyScheme>,
@@ -330,7 +332,7 @@ fn keys<const NUMBERS: usize>(
     Ok(keys)
 }
 
-/// How the accounts change.
+/// The changes of accounts in a transfer.
 fn transfer_of(transfer: u64) -> [(u64, i64); 2] {
     let (from, to, amount) = (transfer % ACCOUNTS, transfer / ACCOUNTS % ACCOUNTS, transfer % 97);
     [(from, -(amount as i64)), (to, amount as i64)]
@@ -365,7 +367,7 @@ impl Tables {
         Ok(Rows { journal, present, balances })
     }
 
-    /// A client's next transaction.
+    /// Runs a client's next transaction.
     async fn commit(self, tx: &Txn<AnyScheme>, client: u64, number: u64, transfer: u64) -> Result<(), Error> {
         tx.insert(self.journal, (client, number), transfer).await?;
         tx.delete(self.last, (client, number - 1)).await?;
@@ -382,7 +384,7 @@ fn filler_of(client: u64, number: u64) -> Vec<u8> {
     vec![(client * 7 + number) as u8; (number * 131 % 1500) as usize]
 }
 
-/// What a child is told.
+/// Arguments of the child process.
 #[derive(Args, Debug)]
 pub struct ChildArgs {
     #[arg(long)]
@@ -395,7 +397,7 @@ pub struct ChildArgs {
     cc: SchemeName,
 }
 
-/// The child: commits, and says what was acknowledged, until it is killed.
+/// Runs the child: commits, and prints acknowledged transactions, until it is killed.
 pub fn child(args: &ChildArgs) -> Result<(), Box<dyn std::error::Error>> {
     let database = open(&args.directory, Kind { scheme: args.cc, index: args.index })?;
     let tables = Tables::open(&database)?;
@@ -430,7 +432,7 @@ fn commit_for_ever(
         number += 1;
         let (next, transfer) = (number, random.any());
         database.run(async move |tx| tables.commit(tx, client, next, transfer).await).wait()?;
-        // One write, so that lines do not mix; if nobody reads them any more, the kill is on its way.
+        // A single write keeps lines from mixing. If nobody reads them any more, the kill is about to happen.
         let _ = io::stdout().lock().write_all(format!("{client} {number}\n").as_bytes());
     }
 }
@@ -441,8 +443,8 @@ mod tests {
 
     use super::*;
 
-    /// Proves that what was acknowledged and is not there is a loss, and so are gaps, torn transactions, more than was
-    /// answered, and wrong sums; and that what is there as it should be is none.
+    /// Proves that a missing acknowledged transaction counts as a loss, and so do gaps, torn transactions, more
+    /// transactions than were answered, and wrong sums, and that a correct database has no loss.
     #[test]
     fn losses_are_told() {
         let directory = std::env::temp_dir().join(format!("braid-kill-test-{}", std::process::id()));
