@@ -1,12 +1,12 @@
-//! What the fuzzer calls: bytes become operations on a table with byte-string keys and one with tuple
-//! keys, compared with a `BTreeMap`. No input may make the engine panic or differ.
+//! The fuzzer's call for keys and scans. Bytes become operations on a table with byte-string keys and a table with
+//! tuple keys, which are compared with a `BTreeMap`. No input may make the engine panic or differ.
 
 use braiddb::{AsKey, Database, Key, Options, Table, Transaction};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Bound;
 
-/// Takes numbers and byte strings off the input; zeros at its end.
+/// Takes numbers and byte strings from the input. At its end, it gives zeros.
 struct Input<'b>(&'b [u8]);
 
 impl Input<'_> {
@@ -16,7 +16,8 @@ impl Input<'_> {
         first
     }
 
-    /// Short ones as they are; long ones by repetition, so that layers of the index come about.
+    /// Takes bytes. Short strings are used as they are. Long strings are made by repetition, so that layers of the
+    /// index come about.
     fn bytes(&mut self) -> Vec<u8> {
         let length = usize::from(self.byte() % 12);
         let repeats = [1, 1, 1, 2, 3, 8, 40][usize::from(self.byte() % 7)];
@@ -36,7 +37,7 @@ impl Input<'_> {
     }
 }
 
-/// One table and what it should hold.
+/// A table, and its expected contents.
 struct Checked<K> {
     table: Table<K, [u8]>,
     rows: BTreeMap<K, Vec<u8>>,

@@ -1,10 +1,10 @@
-//! The formats of `docs/design`, stated a second time, and written with whatever they are given: lengths and checksums
-//! that are right by default, of contents that need not be.
+//! The formats of `docs/design`, stated a second time. The functions write whatever they are given. By default,
+//! lengths and checksums are right, although the contents need not be.
 
 use super::input::Input;
 use crc32c::{crc32c, crc32c_append};
 
-/// The database whose files the readers are told to expect.
+/// The identity of the database whose files the readers are told to expect.
 pub const DATABASE: u128 = 1;
 
 pub fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
@@ -15,7 +15,7 @@ pub fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// What every file but a segment begins with: 32 bytes. The checksum is made by [`seal`].
+/// The first 32 bytes of every file except a segment. [`seal`] makes the checksum.
 pub fn head(input: &mut Input<'_>, magic: &[u8; 8]) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     bytes.extend((input.mostly(1) as u32).to_le_bytes());
@@ -24,7 +24,7 @@ pub fn head(input: &mut Input<'_>, magic: &[u8; 8]) -> Vec<u8> {
     bytes
 }
 
-/// Puts the checksum where magic and version are followed by it.
+/// Puts the checksum into its place after magic and version.
 pub fn seal(input: &mut Input<'_>, bytes: &mut [u8]) -> u32 {
     let right = crc32c_append(crc32c(&bytes[..12]), &bytes[16..]);
     let checksum = input.mostly(right.into()) as u32;
@@ -51,7 +51,7 @@ pub fn catalog_entry(input: &mut Input<'_>, table: u64) -> Vec<u8> {
     bytes
 }
 
-/// A key of a table: of eight bytes where its number is odd, as its catalog entry says.
+/// A key of a table. It has eight bytes if the table's number is odd, as the table's catalog entry says.
 fn key(input: &mut Input<'_>, table: u64) -> Vec<u8> {
     match (table % 2, input.is_rare()) {
         (1, false) => input.below(8).to_be_bytes().to_vec(),
@@ -59,7 +59,7 @@ fn key(input: &mut Input<'_>, table: u64) -> Vec<u8> {
     }
 }
 
-/// The body of a commit in a database of so many tables: changes, or any bytes.
+/// The body of a commit in a database with this many tables: changes, or any bytes.
 pub fn changes(input: &mut Input<'_>, tables: u64) -> Vec<u8> {
     if input.is_rare() {
         return input.bytes(60).to_vec();
@@ -81,7 +81,7 @@ pub fn changes(input: &mut Input<'_>, tables: u64) -> Vec<u8> {
     bytes
 }
 
-/// The body of a block of rows, or any bytes; with the number of its rows.
+/// The body of a block of rows, or any bytes, and the number of its rows.
 pub fn rows(input: &mut Input<'_>, table: u64) -> (Vec<u8>, u64) {
     let count = input.below(8);
     if input.is_rare() {
@@ -100,14 +100,14 @@ pub fn rows(input: &mut Input<'_>, table: u64) -> (Vec<u8>, u64) {
     (bytes, count)
 }
 
-/// Where a log is: what the next segment or record must follow on.
+/// A place in the log, which the next segment or record must continue.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub lsn: u64,
     pub chain: u32,
 }
 
-/// The header of a segment whose file is so long.
+/// The header of a segment whose file has this length.
 pub fn segment_header(input: &mut Input<'_>, number: u64, place: Place, len_bytes: u64) -> Vec<u8> {
     let mut bytes = head(input, b"BRAIDLOG");
     bytes.extend(input.mostly(number).to_le_bytes());
@@ -120,7 +120,7 @@ pub fn segment_header(input: &mut Input<'_>, number: u64, place: Place, len_byte
     bytes
 }
 
-/// A record that follows on `place`, which it moves behind itself.
+/// A record that continues at `place`. Moves `place` behind the record.
 pub fn record(input: &mut Input<'_>, place: &mut Place, segment_lsn: u64, tables: &mut u64) -> Vec<u8> {
     let kind = match input.byte() % 16 {
         0..3 => 2,
@@ -202,7 +202,7 @@ pub fn rows_file(input: &mut Input<'_>, checkpoint: u64, table: u64, part: u64) 
     (bytes, (checkpoint, part, row_count, blocks, len, checksum))
 }
 
-/// A manifest of these tables, or of any bytes in their place.
+/// A manifest of these tables, or with any bytes in their place.
 pub fn manifest(input: &mut Input<'_>, number: u64, log: (u64, u64), tables: &[Vec<Promise>]) -> Vec<u8> {
     let mut bytes = head(input, b"BRAIDCKP");
     bytes.extend(input.mostly(number).to_le_bytes());

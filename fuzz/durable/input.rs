@@ -1,12 +1,12 @@
-//! The fuzzer's bytes as choices.
+//! Turns the fuzzer's bytes into choices.
 
-/// Takes numbers and byte strings off the input; zeros at its end. Most choices that it makes are harmless, so that
-/// inputs get past the first check.
+/// Takes numbers and byte strings from the input. At its end, it gives zeros. Most choices are harmless, so inputs get
+/// past the first check.
 pub struct Input<'b> {
     rest: &'b [u8],
-    /// A byte from this one on makes a rare choice.
+    /// Bytes from this one on make a rare choice.
     rare_from: u8,
-    /// Whether a number was drawn that no log and no checkpoint will ever reach.
+    /// True if a number was drawn that no log and no checkpoint will ever reach.
     pub is_extreme: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'b> Input<'b> {
         self.byte() >= self.rare_from
     }
 
-    /// At most so many bytes.
+    /// Takes at most this many bytes.
     pub fn bytes(&mut self, bytes_max: usize) -> &'b [u8] {
         let len = (usize::from(self.byte()) % (bytes_max + 1)).min(self.rest.len());
         let (taken, rest) = self.rest.split_at(len);
@@ -39,7 +39,7 @@ impl<'b> Input<'b> {
         taken
     }
 
-    /// Any number: small ones, ones about a power of two, and the largest.
+    /// Takes any number: small numbers, numbers near a power of two, and the largest.
     pub fn number(&mut self) -> u64 {
         let (shift, low) = (self.byte() % 64, u64::from(self.byte()));
         match self.byte() % 4 {
@@ -50,12 +50,12 @@ impl<'b> Input<'b> {
         }
     }
 
-    /// As a rule this number; rarely any other.
+    /// Takes usually this number, rarely any other.
     pub fn mostly(&mut self, usual: u64) -> u64 {
         if self.is_rare() { self.number() } else { usual }
     }
 
-    /// Zero, a small number or, rarely, one close to the end of all numbers.
+    /// Takes zero, a small number or, rarely, a number close to the end of all numbers.
     pub fn position(&mut self) -> u64 {
         match self.byte() % 16 {
             0..12 => 0,

@@ -1,8 +1,8 @@
-//! What the fuzzer calls for the readers of what is durable: bytes become the files of a database, which are read as
-//! after a crash. Parts of a file are arbitrary bytes, others are as the formats have them, with arbitrary contents,
-//! and their lengths and checksums made good: behind a checksum that is wrong no reader goes any further.
+//! The fuzzer's calls for the readers of durable files. Bytes become the files of a database, which are read as after
+//! a crash. Parts of a file are arbitrary bytes. Other parts follow the formats with arbitrary contents, and their
+//! lengths and checksums are made valid, because no reader continues after a wrong checksum.
 //!
-//! No input may make a reader panic, or ask for more memory than the files are long, times a constant.
+//! No input may make a reader panic, or ask for more memory than the length of the files times a constant.
 
 mod format;
 mod input;
@@ -19,19 +19,19 @@ use std::sync::Arc;
 
 /// Files that are ready to be read.
 pub struct Case {
-    /// How long they are, together.
+    /// Their total length.
     pub bytes: u64,
     read: Box<dyn FnOnce() -> u64>,
 }
 
 impl Case {
-    /// Reads them, and says how many records, blocks or tables were good.
+    /// Reads the files. Returns the number of good records, blocks or tables.
     pub fn read(self) -> u64 {
         (self.read)()
     }
 }
 
-/// Files of a directory, while they are made.
+/// Files of a directory, while they are being made.
 struct Files {
     storage: MemoryStorage,
     bytes: u64,
@@ -42,7 +42,7 @@ impl Files {
         Files { storage: MemoryStorage::new(1 << 24), bytes: 0 }
     }
 
-    /// Adds a file; of a rare one a part is missing, or a byte is wrong.
+    /// Adds a file. Rarely, a part of the file is missing, or a byte is wrong.
     fn add(&mut self, input: &mut Input<'_>, name: &str, mut bytes: Vec<u8>) {
         if input.is_rare() {
             bytes.truncate(usize::from(input.byte()) * 4);
@@ -51,7 +51,7 @@ impl Files {
             let at = usize::from(input.byte()) << (input.byte() % 4);
             bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= 1 << (at % 8));
         }
-        // Names may be the same where numbers have no next.
+        // Names may repeat if their numbers have no successor.
         let Ok(file) = self.storage.open(name, OpenMode::CreateNew) else { return };
         file.write_all_at(0, &bytes).expect("there is room");
         self.bytes += bytes.len() as u64;
@@ -69,7 +69,8 @@ impl Files {
         self.add(input, "database", bytes);
     }
 
-    /// Adds the segments of a log that begins at `first_lsn` in a database of so many tables, and says where it ends.
+    /// Adds the segments of a log that begins at `first_lsn` in a database with this many tables. Returns the log's
+    /// end.
     fn add_log(&mut self, input: &mut Input<'_>, first_lsn: u64, mut tables: u64) -> u64 {
         let mut place = Place { lsn: first_lsn, chain: 0 };
         let mut number = 1u64.saturating_add(input.position());
@@ -81,7 +82,7 @@ impl Files {
             if input.byte().is_multiple_of(4) {
                 records.extend(input.bytes(255));
             }
-            // Whole sectors, two at least with the header.
+            // Whole sectors, and at least two with the header.
             records.resize(records.len().next_multiple_of(512).max(512), 0);
             let mut bytes = if input.is_rare() {
                 input.bytes(255).to_vec()
@@ -95,7 +96,7 @@ impl Files {
         place.lsn
     }
 
-    /// Adds a checkpoint, with a file of rows for some of its tables, over this part of the log.
+    /// Adds a checkpoint with a file of rows for some of its tables, over this part of the log.
     fn add_checkpoint(&mut self, input: &mut Input<'_>, number: u64, log: (u64, u64), tables: u64) {
         let mut promises: Vec<Vec<Promise>> = Vec::new();
         for table in 0..tables {
@@ -116,7 +117,7 @@ impl Files {
     }
 }
 
-/// A log alone.
+/// Makes a log alone.
 pub fn log(bytes: &[u8]) -> Case {
     let mut input = Input::new(bytes);
     let (mut files, first_lsn) = (Files::new(), input.position());
@@ -145,7 +146,7 @@ fn read_log(storage: &dyn Storage, start: Lsn) -> u64 {
     count
 }
 
-/// An identity, and checkpoints with their files of rows.
+/// Makes an identity, and checkpoints with their files of rows.
 pub fn checkpoints(bytes: &[u8]) -> Case {
     let mut input = Input::new(bytes);
     let mut files = Files::new();
@@ -187,7 +188,7 @@ fn read_checkpoints(storage: &dyn Storage) -> u64 {
     good
 }
 
-/// A catalog entry: these very bytes.
+/// Makes a catalog entry of exactly these bytes.
 pub fn catalog(bytes: &[u8]) -> Case {
     let mut input = Input::new(bytes);
     let entry = if input.below(2) == 0 { bytes.to_vec() } else { format::catalog_entry(&mut input, 7) };
@@ -201,7 +202,7 @@ pub fn catalog(bytes: &[u8]) -> Case {
     Case { bytes: entry.len() as u64, read: Box::new(move || read(&entry)) }
 }
 
-/// A whole directory, opened as a database.
+/// Makes a whole directory, which is opened as a database.
 pub fn directory(bytes: &[u8]) -> Case {
     let mut input = Input::new(bytes);
     let mut files = Files::new();
@@ -220,7 +221,7 @@ pub fn directory(bytes: &[u8]) -> Case {
     Case { bytes: files.bytes, read: Box::new(move || open_twice(Arc::new(storage), is_extreme)) }
 }
 
-/// What opens, opens again, unless its numbers are used up.
+/// Opens the files twice. If they open once, they must open again, unless their numbers are used up.
 fn open_twice(storage: Arc<MemoryStorage>, is_extreme: bool) -> u64 {
     let open = || {
         let options = Options {

@@ -1,11 +1,11 @@
-//! Columns beside rows: orders are taken by some threads while another one adds up what is open, by a projection.
+//! Columns beside rows: some threads take orders while another thread adds up the open ones, by a projection.
 //!
 //! `cargo run --release --example columns`
 
 use braiddb::{Database, Options, Result, Selection, Table};
 use std::time::Instant;
 
-/// Customer, sum in cents, whether it is paid, and a note that the sums have no use for.
+/// Customer, sum in cents, a flag that says if the order is paid, and a note that the sums do not use.
 type Order = (u32, u64, bool, String);
 
 const ORDERS: u64 = 200_000;
@@ -48,7 +48,7 @@ pub fn main() -> Result<()> {
         paying.join().expect("no panic")
     })?;
 
-    // The table says the same.
+    // The table gives the same result.
     let (tx, mut open) = (db.begin()?, 0);
     tx.scan_all(orders).for_each(|_, (_, _, is_paid, _)| open += usize::from(!is_paid))?;
     drop(tx);
@@ -60,7 +60,7 @@ fn order(key: u64) -> (u32, u64, bool, &'static str) {
     (key as u32 % 5000, 100 + key * 37 % 10_000, key.is_multiple_of(3), "to be delivered in the morning")
 }
 
-/// How many orders are not paid, and their sum: of one moment, whatever is paid meanwhile.
+/// Returns the number of unpaid orders and their sum, both as of one moment, whatever is paid meanwhile.
 fn unpaid(db: &Database, sums: &braiddb::Projection<u64, Order, (u64, bool)>) -> Result<(usize, u64)> {
     let tx = db.begin()?;
     tx.declare_read_only();

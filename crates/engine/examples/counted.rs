@@ -1,9 +1,14 @@
-//! A number of like transactions on a small table, for `cargo xtask cache --check`, which counts their instructions.
+//! Runs a number of equal transactions on a small table. `cargo xtask cache --check` runs this example and counts its
+//! instructions.
 //!
-//! `counted WORKLOAD MODE TRANSACTIONS [OPEN]`: one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), a
-//! scan of a hundred rows one by one (`s100`) or by `for_each` (`e100`), ten read-modify-writes of rows of 300 bytes (`l10`), or ten
-//! new rows under ascending keys (`i10`), of uniformly distributed keys; `naive`, `interleaved` and `teams` as a
-//! stream on one worker, the last two with OPEN transactions at a time (16 unless it is given), and `interactive` by calls.
+//! `counted WORKLOAD MODE TRANSACTIONS [OPEN]`. Keys are uniformly distributed.
+//!
+//! - The workload is one or ten reads (`r1`, `r10`), eight reads and two read-modify-writes (`m`), a scan of a hundred
+//!   rows one by one (`s100`) or by `for_each` (`e100`), ten read-modify-writes of rows of 300 bytes (`l10`), or ten
+//!   new rows under ascending keys (`i10`).
+//! - The mode is `naive`, `interleaved` or `teams` for a stream on one worker, or `interactive` for transactions by
+//!   calls.
+//! - OPEN is the number of transactions that `interleaved` and `teams` keep open at a time. The default is 16.
 
 use braiddb::suspend::{Never, OnMiss, Suspend, Teams};
 use braiddb::worker::WorkerOptions;
@@ -22,7 +27,7 @@ struct Tables {
     long: Table<u64, [u8]>,
 }
 
-/// What one transaction does: reads, then reads that are written, by keys; or a scan from the first of them.
+/// What one transaction does: reads, then reads of rows that it also writes, by keys; or a scan from the first key on.
 #[derive(Clone, Copy)]
 enum Work {
     Points { reads: usize, writes: usize },
@@ -45,12 +50,12 @@ fn work(name: &str) -> Option<Work> {
     })
 }
 
-/// Where a transaction puts its new rows, behind all others.
+/// The key at which a transaction puts its new rows, after all others.
 fn behind_all(keys: &[u64; 10]) -> u64 {
     (1 << 60) + ((keys[0] * RECORDS + keys[1]) << 8)
 }
 
-/// A long row, changed.
+/// Returns a long row, changed.
 fn changed(row: Option<&[u8]>) -> [u8; LONG] {
     let mut changed = [0; LONG];
     changed.copy_from_slice(row.expect("rows stay"));
@@ -58,7 +63,7 @@ fn changed(row: Option<&[u8]>) -> [u8; LONG] {
     changed
 }
 
-/// Keys, the same in each run.
+/// Makes keys, the same in each run.
 struct Keys(u64);
 
 impl Keys {

@@ -1,10 +1,10 @@
-//! A program without async code: it opens a database, and each of its functions is a transaction by calls.
+//! A program without async code. It opens a database, and each of its functions runs a transaction by calls.
 //!
 //! `cargo run --example embedded`
 
 use braiddb::{Database, Error, KeyAs, Options, Result, Table};
 
-/// A key of its own, so that nobody mixes it up with other numbers.
+/// A separate key type, so that keys are not mixed up with other numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct NoteId(u64);
 
@@ -18,7 +18,7 @@ impl KeyAs for NoteId {
     }
 }
 
-/// What the program has of the database.
+/// The program's database and table.
 struct Notes {
     db: Database,
     notes: Table<NoteId, str>,
@@ -26,7 +26,7 @@ struct Notes {
 
 impl Notes {
     fn open(path: &std::path::Path) -> Result<Notes> {
-        // No threads for transactions: those that call do the work.
+        // There are no threads for transactions: the calling threads do the work.
         let db = Database::open(path, Options { workers: 0, ..Options::default() })?;
         let notes = db.table("notes")?;
         Ok(Notes { db, notes })

@@ -1,5 +1,5 @@
-//! Finding documents by their words: a row for each word of a document, in the order of words, and a secondary index that has the
-//! same rows by document, so that a document that is changed loses the words that it had.
+//! Finds documents by their words. The table has a row for each word of a document, ordered by word. A secondary index
+//! has the same rows by document, so a document that is changed loses its old words.
 //!
 //! `cargo run --example full_text`
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy)]
 struct Library {
     documents: Table<u64, String>,
-    /// By word and document: how often the document has the word.
+    /// By word and document: the number of times that the word occurs in the document.
     words: Table<(String, u64), u32>,
     /// The rows of `words` by document.
     by_document: Index<u64, (String, u64), u32>,
@@ -42,7 +42,7 @@ impl Library {
         tx.put(self.documents, document, text).await
     }
 
-    /// The documents that have all words.
+    /// Returns the documents that have all words.
     async fn find(self, tx: &Txn, text: &str) -> Result<BTreeSet<u64>> {
         let mut found: Option<BTreeSet<u64>> = None;
         for word in words_of(text) {

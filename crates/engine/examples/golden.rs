@@ -1,6 +1,6 @@
-//! Writes the databases that the test `golden` opens, each into a directory of its own:
-//! `cargo run -p braiddb --example golden -- crates/engine/tests/golden/v2`, once, when a version of the format is declared
-//! stable. What was kept is never written again.
+//! Writes the databases that the test `golden` opens, each into its own directory:
+//! `cargo run -p braiddb --example golden -- crates/engine/tests/golden/v2`. This is done once, when a version of the
+//! format is declared stable. Databases that are kept are never written again.
 
 #[path = "../tests/golden/contents.rs"]
 mod contents;

@@ -1,4 +1,4 @@
-//! A leaderboard: points by player, and an index that has the players by points.
+//! A leaderboard: points by player, and an index with the players by points.
 //!
 //! `cargo run --example leaderboard`
 
@@ -8,10 +8,10 @@ use braiddb::{Database, Options, Result, Table};
 pub fn main() -> Result<()> {
     let db = Database::in_memory(Options { workers: 2, ..Options::default() })?;
     let points: Table<String, u64> = db.table("points")?;
-    // Kept up by the engine with every write.
+    // The engine updates the index with every write.
     let by_points = db.index(points, "by points", |_, points| Some(points))?;
 
-    // Many transactions at once: those that meet are run again by the engine.
+    // Many transactions at once. The engine runs conflicting transactions again.
     let players = ["Ada", "Eve", "Bob", "Zoe"];
     let games: Vec<u64> = (0..400).collect();
     let played = db.run_each(games, async move |tx, game: &u64| {

@@ -1,11 +1,11 @@
-//! A ledger on disk: money moves between accounts, and each move is written down, or neither happens.
+//! A ledger on disk: money moves between accounts and each move is written down, or neither happens.
 //!
 //! `cargo run --example ledger`
 
 use braiddb::{Database, Error, Options, Result, Table, Txn};
 
 type Accounts = Table<String, i64>;
-/// By the account, then the number of the entry: what an account has seen is one scan.
+/// By the account, then the number of the entry. One scan reads all entries of an account.
 type Entries = Table<(String, u64), (i64, String)>;
 
 async fn post(
@@ -46,7 +46,7 @@ pub fn main() -> Result<()> {
             post(tx, accounts, entries, to, amount, &format!("from {from}")).await
         })
     };
-    transfer("Ada", "Eve", 70).wait()?; // on disk when this returns
+    transfer("Ada", "Eve", 70).wait()?; // the transfer is on disk when this returns
     let refused = transfer("Ada", "Eve", 70).wait();
     println!("the second transfer: {}", refused.as_ref().expect_err("the money is gone"));
 

@@ -1,5 +1,6 @@
-//! A program of the second version opens what the first has written: a field is added, another one has a new type, a table has a
-//! new name. Rows are upgraded as they are read, and rewritten while the database is in use.
+//! A program of the second version opens a database that the first version has written. A field is added, another has
+//! a new type, and a table has a new name. Rows are upgraded when they are read, and rewritten while the database is
+//! in use.
 //!
 //! `cargo run --example migration --features derive`
 
@@ -41,9 +42,9 @@ mod now {
     pub struct Customer {
         /// First and last name.
         pub name: String,
-        /// In hundredths: there are debts, and halves.
+        /// In hundredths, and signed: there are debts now, and halves.
         pub balance: i64,
-        /// None of those from before has any.
+        /// Customers of the first version have no email addresses.
         pub emails: Vec<String>,
     }
 
@@ -60,18 +61,19 @@ pub fn main() -> Result<()> {
     let directory = std::env::temp_dir().join(format!("braid-migration-{}", std::process::id()));
     before::write(&Database::open(&directory, Options::default())?, COUNT)?;
 
-    // A copy for the case that the program of the first version is needed again: it is refused once the second one's was here.
+    // A copy, in case the program of the first version is needed again. Once the second version has opened the
+    // database, the first version is refused.
     let db = Database::open(&directory, Options::default())?;
     let copy = directory.with_extension("copy");
     db.backup(&copy)?;
 
     db.rename_table("customer", "customers")?;
     let customers: Table<u64, now::Customer> = db.table("customers")?;
-    // In use at once: rows from before are upgraded when they are read.
+    // The table is usable at once: old rows are upgraded when they are read.
     let third = db.transact(|tx| tx.get(customers, 3))?;
     assert_eq!(third, Some(now::Customer { name: "customer 3".into(), balance: 300, emails: Vec::new() }));
 
-    // A few hundred rows in a transaction; it may be interrupted, and called again.
+    // Rewrites a few hundred rows per transaction. The call may be interrupted and repeated.
     let rewritten = db.migrate(customers)?;
     println!("{rewritten} rows rewritten");
     assert_eq!(rewritten, COUNT);

@@ -1,5 +1,6 @@
-//! A server of one thread, which owns its sockets, a worker, and the loop around both. A client sends keys of 8 bytes, and gets
-//! for each one how often it has been sent so far; each answer is a transaction. The clients are threads of the same process.
+//! A server with one thread, which owns its sockets, a worker, and the loop around both. A client sends keys of 8
+//! bytes. For each key it gets the number of times that the key has been sent up to now. Each answer is a transaction.
+//! The clients are threads of the same process.
 //!
 //! Run: `cargo run -p braiddb --example own_loop`.
 
@@ -33,7 +34,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Sends all requests at once, and reads the answers. Returns how many came.
+/// Sends all requests at once, and reads the answers. Returns the number of answers.
 fn client(address: SocketAddr, number: u64) -> io::Result<u64> {
     let mut socket = TcpStream::connect(address)?;
     for request in 0..REQUESTS {
@@ -64,7 +65,7 @@ fn serve(
             return Ok(());
         }
 
-        // Nothing may come between the worker's answer and the wait.
+        // Nothing may happen between the worker's answer and the wait.
         let timeout = worker.prepare_to_sleep().timeout().map(|timeout| Timespec {
             tv_sec: timeout.as_secs().cast_signed(),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -86,20 +87,20 @@ fn serve(
     }
 }
 
-/// A client, as the server sees it.
+/// A client, from the server's view.
 struct Connection {
     socket: TcpStream,
-    /// Bytes received of the next request.
+    /// The bytes of the next request that have been received.
     request: Vec<u8>,
     replies: Rc<Replies>,
     is_closed: bool,
 }
 
-/// What transactions have to say to a client.
+/// The answers of transactions to a client.
 #[derive(Default)]
 struct Replies {
     bytes: RefCell<Vec<u8>>,
-    /// Requests that are still to be answered.
+    /// The number of requests that are not answered yet.
     awaited: Cell<u64>,
 }
 
@@ -109,7 +110,7 @@ impl Connection {
         Ok(Connection { socket, request: Vec::new(), replies: Rc::default(), is_closed: false })
     }
 
-    /// What the connection waits for.
+    /// The events that the connection waits for.
     fn wanted(&self) -> PollFlags {
         let reads = if self.is_closed { PollFlags::empty() } else { PollFlags::IN };
         let writes = if self.replies.bytes.borrow().is_empty() { PollFlags::empty() } else { PollFlags::OUT };
@@ -120,7 +121,7 @@ impl Connection {
         self.is_closed && self.replies.awaited.get() == 0 && self.replies.bytes.borrow().is_empty()
     }
 
-    /// Reads what has come, and spawns a transaction for each request in it.
+    /// Reads what has arrived, and spawns a transaction for each request in it.
     fn receive(&mut self, worker: &mut Worker, counts: Table<u64, u64>) -> Result<()> {
         let mut bytes = [0; 4096];
         match self.socket.read(&mut bytes) {
@@ -152,7 +153,7 @@ impl Connection {
         worker.spawn(body, end).map(drop)
     }
 
-    /// Sends what the system takes of the replies.
+    /// Sends as much of the replies as the system takes.
     fn send(&mut self) -> io::Result<()> {
         let mut replies = self.replies.bytes.borrow_mut();
         if replies.is_empty() {

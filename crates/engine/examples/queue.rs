@@ -1,5 +1,5 @@
-//! A queue of jobs: several threads take jobs, each the first one that no other has. A job is gone when it is done; if a thread
-//! gives up, the next one finds the job where it was.
+//! A queue of jobs. Several threads take jobs, each the first job that no other thread has taken. A job is deleted
+//! when it is done. If a thread gives up, the next thread finds the job in its old place.
 //!
 //! `cargo run --example queue`
 
@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 type Jobs = Table<u64, String>;
 
-/// Takes a job and does it. `None`: there is none that is free.
+/// Takes a job and does it. Returns `None` if no job is free.
 async fn work_once(tx: &Txn, jobs: Jobs) -> Result<Option<String>> {
-    // The first ones may be others', which are passed over and not waited for. (Nothing rests on which ones there are: untracked.)
+    // The first jobs may belong to other threads. They are passed over and not waited for. The scan is untracked
+    // because nothing depends on which jobs it finds.
     let mut numbers = Vec::new();
     tx.scan_all(jobs).untracked().limit(100).for_each(|number, _| numbers.push(number)).await?;
     for number in numbers {
         if let Claim::Row(job) = tx.get_for_update(jobs, number).skip_locked().await? {
-            // ... here the job is done, in as many steps as it takes: the row is locked ...
+            // Here the job is done, in as many steps as it takes. The row is locked.
             tx.delete(jobs, number).await?;
             return Ok(Some(job));
         }

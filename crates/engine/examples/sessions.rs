@@ -1,11 +1,12 @@
-//! Sessions that expire: each request extends its session, a lookup refuses one that has expired, and a thread deletes those.
+//! Sessions that expire. Each request extends its session, a lookup refuses a session that has expired, and a thread
+//! deletes expired sessions.
 //!
 //! `cargo run --example sessions`
 
 use braiddb::{Database, Options, Result, Table};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// By token: the user, and when the session expires, since 1970.
+/// By token: the user, and the time at which the session expires, since 1970.
 type Sessions = Table<String, (String, Duration)>;
 
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -14,7 +15,8 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The user of a session, which expires an hour from now instead. `None`: it has expired, swept or not.
+/// Returns the user of a session, and extends the session to an hour from now. Returns `None` if the session has
+/// expired, whether or not its row was deleted.
 fn request(db: &Database, sessions: Sessions, token: &str) -> Result<Option<String>> {
     let now = since_1970();
     db.transact(|tx| {

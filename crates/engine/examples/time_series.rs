@@ -1,24 +1,24 @@
-//! A time series: measurements by sensor and time, which expire, and a table of their means by hour, which stays.
+//! A time series: measurements by sensor and time, which expire, and a table of their hourly means, which stays.
 //!
 //! `cargo run --example time_series`
 
 use braiddb::{Database, Options, Result, Table};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// By sensor, and time since 1970: a temperature.
+/// By sensor and time since 1970: a temperature.
 type Measurements = Table<(String, Duration), f64>;
-/// By sensor, and the hour's number since 1970: the sum, and how many there were.
+/// By sensor and the number of the hour since 1970: the sum and the number of its measurements.
 type Hours = Table<(String, u64), (f64, u64)>;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Measurements are deleted when they are older.
+/// Older measurements are deleted.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Writes a measurement, and adds it to its hour: both or neither.
+/// Writes a measurement and adds it to its hour: both or neither.
 fn measure(
     db: &Database,
     tables: (Measurements, Hours),
@@ -41,19 +41,19 @@ pub fn main() -> Result<()> {
     let expiry =
         db.expiry(measurements, "measurements by age", |(_, at), _| UNIX_EPOCH.checked_add(*at + KEPT))?;
 
-    // A measurement each minute of the last two days.
+    // A measurement for each minute of the last two days.
     let now = now();
     for minute in 0..2 * 24 * 60 {
         let at = now - Duration::from_secs(60 * minute);
         measure(&db, (measurements, hours), "roof", at, 20.0 + (minute % 10) as f64)?;
     }
 
-    // In a program that goes on, `expiry.sweep_every(interval)` does it by a thread.
+    // In a long-running program, `expiry.sweep_every(interval)` sweeps by a thread.
     let deleted = expiry.sweep(u64::MAX)?;
     println!("{deleted} measurements have expired");
     assert!((1439..=1441).contains(&deleted), "those of the first of two days");
 
-    // The latest ten minutes, the newest first; and the means by hour, which go back for both days.
+    // Reads the latest ten minutes, newest first, and the hourly means, which go back for both days.
     let latest = db.run(async move |tx| {
         let mut rows =
             tx.scan(measurements, ("roof", Duration::ZERO)..=("roof", Duration::MAX)).reverse().limit(10);

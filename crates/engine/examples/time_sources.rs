@@ -1,5 +1,7 @@
-//! What a time costs that is drawn from a shared counter, from a counter by batches, and from the processor's clock: the figures of
-//! decision 19. `cargo run --release -p braiddb --example time_sources`
+//! Measures the cost of a timestamp that is drawn from a shared counter, from a counter by batches, and from the
+//! processor's clock: the figures of decision 19.
+//!
+//! `cargo run --release -p braiddb --example time_sources`
 
 #[cfg(target_arch = "x86_64")]
 fn main() {
@@ -15,7 +17,7 @@ fn main() {
         let batches = median(threads, |i| if i.is_multiple_of(BATCH) { draw(BATCH) } else { i });
         // SAFETY: every x86-64 processor has the instruction.
         let clock = median(threads, |_| unsafe { _rdtsc() });
-        // SAFETY: as above; it writes to the variable and nowhere else.
+        // SAFETY: as above. The instruction writes to the variable and nowhere else.
         let ordered = median(threads, |_| unsafe { __rdtscp(&mut 0) });
         println!(
             "{threads} threads: counter {counter:.1}, batches of {BATCH} {batches:.1}, rdtsc {clock:.1}, \
@@ -32,7 +34,7 @@ fn main() {
 #[cfg(target_arch = "x86_64")]
 const RUNS: usize = 3;
 
-/// Of some runs, the time that the slowest of so many threads needs for each call, in nanoseconds.
+/// Returns, as the median of some runs, the nanoseconds per call of the slowest of this many threads.
 #[cfg(target_arch = "x86_64")]
 fn median(threads: usize, draw: impl Fn(u64) -> u64 + Sync) -> f64 {
     const CALLS: u64 = 20_000_000;

@@ -1,8 +1,8 @@
-//! A service over HTTP, by axum and tokio: handlers await transactions, a client that goes away cancels what it asked for, and
-//! requests for which there is no room are told to come again.
+//! A service over HTTP, by axum and tokio. Handlers await transactions. A client that disconnects cancels its request.
+//! Requests for which there is no room are told to come again.
 //!
-//! `cargo run --example web_service -- 127.0.0.1:8080`, then `curl -X POST 127.0.0.1:8080/accounts/1/deposit/100`. Without an
-//! address it asks itself, and ends.
+//! `cargo run --example web_service -- 127.0.0.1:8080`, then `curl -X POST 127.0.0.1:8080/accounts/1/deposit/100`.
+//! Without an address, the example sends requests to itself and ends.
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -20,7 +20,7 @@ struct Service {
 
 type Answer = Result<String, (StatusCode, String)>;
 
-/// What of the program's own may be wrong with a request.
+/// The program's own reasons to refuse a request.
 #[derive(Debug)]
 enum Refused {
     NoSuchAccount(u64),
@@ -41,7 +41,7 @@ impl std::error::Error for Refused {}
 fn answer(error: &Error) -> (StatusCode, String) {
     let status = match error {
         Error::User(_) => StatusCode::CONFLICT,
-        // (`try_run` says that it is busy; `run_async` would wait for room.)
+        // `try_run` reports that it is busy. `run_async` would wait for room.
         Error::Busy | Error::Conflict | Error::OutOfMemory { .. } => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
@@ -55,7 +55,7 @@ impl Service {
         Ok(Service { accounts: db.table("accounts")?, db })
     }
 
-    /// Runs a transaction, its errors as answers.
+    /// Runs a transaction, and turns its errors into answers.
     async fn run<R, F>(&self, closure: F) -> Result<R, (StatusCode, String)>
     where
         F: AsyncFnMut(&Txn) -> braiddb::Result<R> + Send + 'static,
@@ -106,7 +106,7 @@ async fn transfer(State(service): State<Service>, Path((from, to, amount)): Path
     Ok(format!("{} left\n", done.await?))
 }
 
-/// Asks a service as a client would: the status, and the body.
+/// Sends a request as a client would. Returns the status and the body.
 async fn ask(address: SocketAddr, method: &str, path: &str) -> std::io::Result<(u16, String)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;
@@ -133,7 +133,7 @@ async fn ask_all(address: SocketAddr) -> std::io::Result<()> {
         println!("{method} {path}: {} {}", answer.0, answer.1.trim_end());
         assert_eq!((answer.0, answer.1.as_str()), (status, body), "{method} {path}");
     }
-    // Clients at once: transactions that meet in a row are run again by the engine.
+    // Many clients at once. The engine runs conflicting transactions again.
     let clients: Vec<_> = (0..64)
         .map(|_| tokio::spawn(async move { ask(address, "POST", "/accounts/2/deposit/1").await }))
         .collect();
@@ -164,7 +164,7 @@ pub fn main() -> std::io::Result<()> {
         let serve = axum::serve(listener, service.router()).with_graceful_shutdown(told_to_end);
         let serving = tokio::spawn(async move { serve.await });
         let asked = ask_all(local).await;
-        drop(end); // as a signal to the process would
+        drop(end); // as a signal to the process would do
         serving.await??;
         db.shutdown().map_err(std::io::Error::other)?; // although tasks may still have handles
         asked

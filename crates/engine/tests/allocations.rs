@@ -1,5 +1,5 @@
-//! Counts the global allocator's work: a transaction in steady state makes none. (What grows, grows
-//! from the engine's own slabs and pools.)
+//! Counts the calls of the global allocator: a transaction in steady state makes none. Structures that grow take
+//! memory from the engine's own slabs and pools.
 
 use braiddb::suspend::{Never, OnMiss, Suspend};
 use braiddb::worker::{Worker, WorkerOptions};
@@ -15,7 +15,7 @@ thread_local! {
     static HERE: Cell<u64> = const { Cell::new(0) };
 }
 static EVERYWHERE: AtomicU64 = AtomicU64::new(0);
-/// One test at a time, for the count of all threads.
+/// Tests run one at a time, because the count covers all threads.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -27,7 +27,7 @@ fn count() {
     EVERYWHERE.fetch_add(1, Ordering::Relaxed);
 }
 
-// SAFETY: the system's allocator, counted.
+// SAFETY: every call goes to the system's allocator, and is only counted.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -65,8 +65,9 @@ fn loaded(workers: usize) -> (Database, Table<u64, u64>) {
     (db, table)
 }
 
-/// Allocations of 10,000 transactions, the least of some turns, up to the first one without: the first ones warm up, and
-/// a queue of garbage grows to a length that it did not have before, more often where other programs take the core.
+/// Returns the number of allocations of 10,000 transactions: the least of several turns, up to the first turn without
+/// any. The first turns warm up. A queue of garbage may grow to a new length, more often when other programs take the
+/// core.
 fn allocations<S: Suspend>(
     worker: &mut Worker<braiddb::Serializable, S>,
     first: u64,
@@ -135,7 +136,7 @@ fn check<S: Suspend>(policy: S) {
         });
         assert_eq!(scans, 0, "scans of a hundred rows, reverse: {reverse}");
     }
-    // New nodes and records come from slabs; a split of a node, one in about 14 insertions, takes a list.
+    // New nodes and records come from slabs. A split of a node, about one in 14 insertions, takes a list.
     let inserts = allocations(w, RECORDS, async |tx, i| tx.insert(t, *i, *i).await);
     assert!(inserts < TRANSACTIONS / 10, "{inserts} in {TRANSACTIONS} inserts");
 }
@@ -161,7 +162,7 @@ fn long_keys_and_conflicts() {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory");
     let t: Table<(u64, Vec<u8>), u64> = db.table("t").expect("memory");
     let mut worker = db.worker();
-    // Rows enough for transactions to leave their reads of it, and so to conflict.
+    // Enough rows that reads suspend their transactions, which can then conflict.
     let fill = async |tx: &Txn| {
         for i in 0..2000 {
             tx.put(t, (100 + i, Vec::new()), 0).await?;
@@ -178,12 +179,13 @@ fn long_keys_and_conflicts() {
     assert!(db.statistics().aborts_conflict > 1000, "{:?}", db.statistics());
 }
 
-/// Proves that writes that maintain indexes, whether or not entries change, and reads by them allocate nothing either.
+/// Proves that writes that maintain indexes, whether or not entries change, allocate nothing either, and neither do
+/// reads by indexes.
 #[test]
 fn indexes() {
     let _alone = alone();
     let (db, t) = loaded(0);
-    // A tenth of the rows under each key; keys that are longer than a slice of the tree.
+    // Each key has a tenth of the rows, and is longer than a slice of the tree.
     let by_group =
         db.index(t, "by group", |_, value: u64| Some((*b"a long group", value % 10))).expect("memory");
     let by_value = db.unique_index(t, "by value", |_, value: u64| Some(value)).expect("memory");
@@ -211,7 +213,7 @@ fn indexes() {
             tx.put(t, key, value).await
         });
         assert_eq!(kept, 0, "writes that change no entry");
-        // There and back, so that in the long run the trees stay as they are.
+        // There and back, so the trees stay the same in the long run.
         let moved = allocations(w, 0, async |tx, i| {
             let key = key(*i, 0);
             let value = tx.get(t, key).await?.expect("it stays");
@@ -224,7 +226,7 @@ fn indexes() {
     check(&db, Never, t, by_group, by_value);
 }
 
-/// Proves that what is submitted in batches of 256 costs less than a twentieth of an allocation each.
+/// Proves that transactions that are submitted in batches of 256 take less than a twentieth of an allocation each.
 #[test]
 fn submitted_in_batches() {
     let _alone = alone();

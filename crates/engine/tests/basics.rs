@@ -1,4 +1,4 @@
-//! The operations of a transaction, one by one, through every way of running one.
+//! The operations of a transaction, one by one, in every way of running a transaction.
 
 use braiddb::{Database, Error, Options, Result, Table, Txn};
 
@@ -6,7 +6,7 @@ fn local() -> Database {
     Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory for an empty database")
 }
 
-/// Every operation does what it says, on keys of both kinds.
+/// Checks the effect of every operation, on keys of both kinds.
 async fn every_operation(tx: &Txn, numbers: Table<u64, u64>, names: Table<String, [u8]>) -> Result<()> {
     assert_eq!(tx.get(numbers, 1).await?, None);
     assert!(!tx.update(numbers, 1, 5).await?);
@@ -77,7 +77,7 @@ fn in_an_interactive_transaction() {
     assert_eq!(db.begin().unwrap().get(numbers, 1).unwrap(), Some(12));
 }
 
-/// A transaction that ends with an error leaves nothing behind.
+/// Proves that a transaction that ends with an error leaves nothing behind.
 #[test]
 fn rolled_back() {
     let db = local();
@@ -94,13 +94,13 @@ fn rolled_back() {
     assert_eq!(left.unwrap(), (true, true));
 }
 
-/// Many transactions in one worker, interleaved, with conflicts: no update is lost.
+/// Proves that no update is lost when one worker runs many transactions, interleaved, with conflicts.
 #[test]
 fn no_lost_updates() {
     let db = local();
     let counters: Table<u64, u64> = db.table("counters").unwrap();
     let mut worker = db.worker();
-    // Others, so that the table is no small one, in which reads are not left.
+    // More rows, because reads of a small table do not suspend.
     worker.run_each(1000..3000, async |tx, key| tx.put(counters, *key, 0).await, |result| result.unwrap());
     worker.run_each(
         0..20_000u64,
@@ -125,7 +125,7 @@ fn no_lost_updates() {
 
 #[test]
 fn statistics_outlive_workers() {
-    // Proves that what workers have counted only grows, when they go and others take their places.
+    // Proves that workers' counts only grow when workers end and others take their places.
     let db = local();
     let table: Table<u64, u64> = db.table("t").unwrap();
     let mut before = db.statistics();

@@ -1,5 +1,5 @@
-//! What transactions take beside rows is bounded: places, what they have read, buffers; and what is left behind
-//! by those that are open for long, or whose worker is not driven.
+//! The memory that transactions take beside rows is bounded: places, notes of what they have read, and buffers. So is
+//! what stays behind because a transaction is open for long, or because its worker is not driven.
 
 use braiddb::metrics::Clock;
 use braiddb::suspend::{Never, OnMiss, Suspend};
@@ -23,8 +23,8 @@ fn total_bytes(db: &Database) -> u64 {
     db.statistics().memory.total_bytes()
 }
 
-/// Proves that open interactive transactions are in the account: at the limit another one is refused, with an error,
-/// while workers go on; and that what they had is given back.
+/// Proves that open interactive transactions are in the memory account. At the limit, another one is refused with an
+/// error, while workers continue. What the transactions had is given back.
 #[test]
 fn interactive_transactions_are_counted() {
     const LIMIT: u64 = 16 * MIB;
@@ -53,8 +53,8 @@ fn interactive_transactions_are_counted() {
     db.begin().expect("there is room again");
 }
 
-/// Proves that reading one absent key again and again takes no memory, and that what a transaction has read is
-/// counted, and is given back.
+/// Proves that reading one absent key again and again takes no memory, and that the notes of what a transaction has
+/// read are counted and given back.
 fn check_absent<S: Suspend>(policy: S) {
     let db = database(64 * MIB);
     let table: Table<Vec<u8>, u64> = db.table("t").expect("memory");
@@ -79,8 +79,8 @@ fn equal_reads_are_kept_once() {
     check_absent(Never);
 }
 
-/// Proves that a transaction that has read more than there is memory to note fails when it commits, if others have
-/// committed meanwhile, with all that it took given back; and that others go on.
+/// Proves that a transaction that has read more than there is memory to note fails at its commit if others have
+/// committed meanwhile. All its memory is given back, and others continue.
 #[test]
 fn reads_beyond_the_limit() {
     let db = database(8 * MIB);
@@ -106,7 +106,8 @@ fn reads_beyond_the_limit() {
 
 const KEYS: u64 = 8;
 
-/// Puts values of a MiB while one snapshot is open, of which it sees `KEYS`; then, when it has closed, many more rows.
+/// Puts values of a MiB while a snapshot is open that sees `KEYS` of them. Then, when it has closed, puts many more
+/// rows.
 fn check_large_values(what: &str, db: &Database, mut put: impl FnMut(u64, &[u8]) -> Result<(), Error>) {
     let value = vec![1; MIB as usize];
     for key in 0..KEYS {
@@ -127,8 +128,8 @@ fn check_large_values(what: &str, db: &Database, mut put: impl FnMut(u64, &[u8])
     }
 }
 
-/// Proves that an open snapshot holds no more of large values than it sees, and that what it held is given back
-/// when it has closed: in workers of all kinds, and in interactive transactions.
+/// Proves that an open snapshot keeps only the large values that it sees, and that they are given back when it has
+/// closed: in workers of all kinds, and in interactive transactions.
 #[test]
 fn large_values_beside_a_snapshot() {
     fn check<S: Suspend>(policy: S, what: &str) {
@@ -148,7 +149,7 @@ fn large_values_beside_a_snapshot() {
     });
 }
 
-/// Proves the same where the values are a stream's of a worker.
+/// Proves the same if the values come from a stream of a worker.
 #[test]
 fn streams_of_large_values_beside_a_snapshot() {
     fn check<S: Suspend>(policy: S) {
@@ -167,8 +168,8 @@ fn streams_of_large_values_beside_a_snapshot() {
     check(Never);
 }
 
-/// Proves that threads that replace large values, one transaction at a time, do not fail for what the others of them have
-/// replaced, or see: it is given back whichever of them goes on.
+/// Proves that threads that replace large values, one transaction at a time, do not fail because of what the other
+/// threads have replaced or see. This memory is given back whichever thread continues.
 #[test]
 fn large_values_of_several_threads() {
     fn check(workers: u64, clients: u64) {
@@ -201,7 +202,7 @@ fn large_values_of_several_threads() {
     check(2, 2);
 }
 
-/// Proves that garbage of a worker that is idle is no reason for another one to fail.
+/// Proves that the garbage of an idle worker does not make another worker fail.
 #[test]
 fn garbage_of_an_idle_worker() {
     let db = database(32 * MIB);
@@ -223,8 +224,8 @@ fn garbage_of_an_idle_worker() {
     }
 }
 
-/// Updates of a thousand rows, by another worker, beside one that is not driven any more while a transaction of it
-/// is open; which then goes on, and sees what it would have seen.
+/// A worker updates a thousand rows beside another worker that is no longer driven while it has an open transaction.
+/// This transaction then continues, and sees its own snapshot.
 fn check_undriven(what: &str, steps: usize) {
     const ROWS: u64 = 1000;
     let db = database(16 * MIB);
@@ -261,7 +262,7 @@ fn check_undriven(what: &str, steps: usize) {
     assert_eq!(read.get(), ROWS, "{what}: it goes on");
 }
 
-/// Proves that a worker that is left undriven with an open transaction stops no reclamation but of what that
+/// Proves that a worker that is not driven while it has an open transaction blocks no reclamation, except of what that
 /// transaction's snapshot sees.
 #[test]
 fn undriven_workers() {
@@ -271,8 +272,8 @@ fn undriven_workers() {
     check_undriven("parked", 1_000_000);
 }
 
-/// Proves that a worker with a scan in flight, which is left between two steps, still accounts for the snapshots that it
-/// opens next. (A build with assertions checks that at every begin.)
+/// Proves that a worker that is left between two steps of a scan still accounts for the snapshots that it opens next.
+/// A build with assertions checks that at every begin.
 #[test]
 fn snapshots_beside_a_scan_that_is_left() {
     let db = database(u64::MAX);
@@ -319,8 +320,8 @@ impl Clock for Hand {
     }
 }
 
-/// Proves that a closure that blocks its worker is told of, that what it holds up is bounded by the memory limit, and
-/// that all is well when it goes on.
+/// Proves that a closure that blocks its worker is reported, that the memory limit bounds what it holds up, and that
+/// all is well when it continues.
 #[test]
 fn blocked_workers_are_told_of() {
     let clock = Hand::default();
@@ -330,7 +331,7 @@ fn blocked_workers_are_told_of() {
     let table: Table<u64, [u8]> = db.table("t").expect("memory");
     let blocks = Arc::new(Barrier::new(2));
     let blocked = blocks.clone();
-    // (The closure goes on as well when an assertion fails and drops `end`.)
+    // If an assertion fails, `end` is dropped, and the closure continues as well.
     let (end, ended) = channel::<()>();
     let ended = Mutex::new(ended);
     let blocker = db.run(async move |tx| {
@@ -353,14 +354,14 @@ fn blocked_workers_are_told_of() {
     };
     update(&mut busy, 10_000);
     for _ in 0..10 {
-        busy.maintain(); // so that the epoch has gone as far as it can
+        busy.maintain(); // moves the epoch as far as it can go
     }
     assert_eq!(db.statistics().stalls, [], "nothing is known yet of how long");
     clock.0.fetch_add(5_000_000_000, Ordering::Relaxed);
     let stalls = db.statistics().stalls;
     assert_eq!(stalls.len(), 1, "{stalls:?}");
     assert_eq!((stalls[0].thread.as_str(), stalls[0].for_ns), ("braid worker 0", 5_000_000_000));
-    // (Each that fails has waited for memory before.)
+    // A transaction that fails has waited for memory before.
     let fails = (0..500).any(|_| update(&mut busy, 200) > 0);
     assert!(fails, "what is held up is bounded");
     drop(end);
@@ -373,8 +374,8 @@ fn blocked_workers_are_told_of() {
     assert_eq!(update(&mut busy, 100_000), 0, "it goes on");
 }
 
-/// Proves that insertions over one tombstone that are rolled back leave no more to clean up, however many they are, and
-/// that the record goes in the end.
+/// Proves that any number of insertions over one tombstone that are rolled back leave no more to clean up, and that
+/// the record is reclaimed in the end.
 #[test]
 fn rollbacks_over_a_tombstone() {
     let db = database(u64::MAX);
@@ -403,7 +404,7 @@ fn rollbacks_over_a_tombstone() {
     let inserter = db.begin().expect("room");
     inserter.insert(table, 1, 3).expect("deleted");
     for _ in 0..20 {
-        worker.maintain(); // passes by the tombstone, which is covered
+        worker.maintain(); // passes the tombstone, which is covered
     }
     drop(inserter);
     let rounds = (0..100).take_while(|_| db.maintain() | worker.maintain()).count();

@@ -1,5 +1,5 @@
-//! Transactions that end at the wrong moment: cancelled, dropped with their worker, panicking, forgotten by their
-//! caller, at every step and at every await. Each is undone, others go on, and nothing leaks.
+//! Transactions that end at the wrong moment: cancelled, dropped with their worker, panicking, or forgotten by their
+//! caller, at every step and at every await. Each is undone, others continue, and nothing leaks.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 struct Tables {
     numbers: Table<u64, u64>,
     names: Table<String, [u8]>,
-    /// What the bystanders count in.
+    /// The rows in which the bystanders count.
     others: Table<u64, u64>,
 }
 
@@ -43,7 +43,7 @@ fn database(workers: usize) -> (Database, Tables) {
     (db, tables)
 }
 
-/// Every operation once; `at` is called after each await.
+/// Runs every operation once, and calls `at` after each await.
 async fn everything(tx: &Txn, tables: Tables, at: impl Fn()) -> Result<()> {
     let Tables { numbers, names, .. } = tables;
     tx.get(numbers, 1).await?;
@@ -91,7 +91,7 @@ async fn count_up(tx: &Txn, tables: Tables, key: u64) -> Result<()> {
     tx.put(tables.others, key, count + 1).await
 }
 
-/// The rows that `everything` changes are as they were loaded; records and versions too.
+/// Checks that the rows that `everything` changes are as they were loaded, and so are records and versions.
 fn assert_undone(db: &Database, tables: Tables, versions_bytes_max: u64) {
     let mut worker = db.worker();
     while worker.maintain() {}
@@ -134,7 +134,7 @@ fn seeded(db: &Database, seed: u64) -> Worker<Serializable, Seeded> {
     )
 }
 
-/// Spawns the body, which holds `token` until it is dropped, and one bystander. Returns the body's name.
+/// Spawns the body, which holds `token` until it is dropped, and one bystander. Returns the body's id.
 fn spawn(worker: &mut Worker<Serializable, Seeded>, tables: Tables, token: &Arc<()>, key: u64) -> Spawned {
     let (token, done) = (token.clone(), token.clone());
     let body = async move |tx: &Txn| {
@@ -147,7 +147,7 @@ fn spawn(worker: &mut Worker<Serializable, Seeded>, tables: Tables, token: &Arc<
     spawned
 }
 
-/// Cancelled after any number of steps, a transaction is undone and its bystander commits.
+/// Proves that a transaction that is cancelled after any number of steps is undone, and that its bystander commits.
 #[test]
 fn cancelled_after_any_number_of_steps() {
     for seed in 0..4 {
@@ -161,7 +161,7 @@ fn cancelled_after_any_number_of_steps() {
             }
             let was_open = Arc::strong_count(&token) > 1;
             if !worker.cancel(slot) && was_open {
-                // What it has read is being checked, before its error is answered.
+                // The transaction's reads are being checked before its error is the answer.
                 late += 1;
                 while Arc::strong_count(&token) > 1 {
                     worker.step();
@@ -189,7 +189,7 @@ fn cancelled_after_any_number_of_steps() {
     }
 }
 
-/// Dropped with its worker after any number of steps, everything open is undone.
+/// Proves that all open transactions are undone when their worker is dropped after any number of steps.
 #[test]
 fn dropped_with_the_worker_after_any_number_of_steps() {
     let (db, tables) = database(0);
@@ -218,7 +218,8 @@ fn panics_at(n: u64) -> impl Fn() {
     move || assert!(calls.fetch_add(1, Ordering::Relaxed) + 1 != n, "planted")
 }
 
-/// A panic at any await of a local transaction reaches the caller; the worker can be used as before.
+/// Proves that a panic at any await of a local transaction reaches the caller, and that the worker can be used as
+/// before.
 #[test]
 fn a_local_panic_at_every_await() {
     let (db, tables) = database(0);
@@ -249,8 +250,8 @@ fn a_local_panic_at_every_await() {
     }
 }
 
-/// A panic that comes out of a step undoes its own transaction. Another one that was spawned stays open: it commits when the worker goes
-/// on, and is undone with the worker.
+/// Proves that a panic out of a step undoes its own transaction. Another spawned transaction stays open: it commits
+/// when the worker continues, and is undone with the worker.
 #[test]
 fn spawned_transactions_outlive_the_panic_of_another() {
     for goes_on in [true, false] {
@@ -286,7 +287,8 @@ fn spawned_transactions_outlive_the_panic_of_another() {
     }
 }
 
-/// A panic at any await of a submitted transaction is its caller's error; others on the worker go on.
+/// Proves that a panic at any await of a submitted transaction is its caller's error, and that others on the worker
+/// continue.
 #[test]
 fn a_submitted_panic_at_every_await() {
     let (db, tables) = database(1);
@@ -313,7 +315,7 @@ fn a_submitted_panic_at_every_await() {
     settled(&db, tables);
 }
 
-/// Waits until the database's own workers have cleaned up, which those that are idle do as well.
+/// Waits until the database's own workers have cleaned up. Idle workers do so, too.
 fn settled(db: &Database, tables: Tables) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while db.statistics().memory.records != 3 * ROWS {
@@ -323,7 +325,8 @@ fn settled(db: &Database, tables: Tables) {
     assert_undone(db, tables, u64::MAX);
 }
 
-/// Handles dropped at random times cancel their transactions, or come too late, and nothing else.
+/// Proves that handles that are dropped at random times cancel their own transactions, or come too late, and have no
+/// other effect.
 #[test]
 fn handles_dropped_at_any_time() {
     let (db, tables) = database(2);
@@ -364,7 +367,7 @@ impl Drop for PanicsWhenDropped {
     }
 }
 
-/// A captured value whose drop panics harms no one else: cancelled, locally, and submitted.
+/// Proves that a captured value whose drop panics harms no other transaction: cancelled, locally, and submitted.
 #[test]
 fn a_panic_in_drop_is_survived() {
     let (db, tables) = database(0);

@@ -1,4 +1,5 @@
-//! Operations of one transaction at once, polled by a combinator that goes by the wakers that it hands out itself.
+//! Concurrent operations of one transaction, polled by a combinator that relies on the wakers that it hands out
+//! itself.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,15 +12,15 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
-/// More than a transaction has in flight, and of any block of futures that a combinator polls as one.
+/// More than a transaction has in flight, and more than any block of futures that a combinator polls as one.
 const AT_ONCE: u64 = 100;
-/// Steps that are enough for any of the transactions here: one that does not go on takes them all.
+/// Steps that are enough for any transaction here. A transaction that does not continue takes them all.
 const STEPS_MAX: usize = 1_000_000;
 
 #[derive(Clone, Copy)]
 struct Tables {
     rows: Table<u64, u64>,
-    /// With a secondary index.
+    /// The table with a secondary index.
     indexed: Table<u64, u64>,
     by_value: Index<u64, u64, u64>,
 }
@@ -37,7 +38,7 @@ fn database() -> (Database, Tables) {
     (db, Tables { rows, indexed, by_value })
 }
 
-/// All of them at once, each polled only when its own waker was called.
+/// Runs all of them at once, and polls each only when its own waker was called.
 async fn each<F: Future<Output = Result<()>>>(operations: impl Iterator<Item = F>) -> Result<()> {
     let mut open: FuturesUnordered<F> = operations.collect();
     while let Some(result) = open.next().await {

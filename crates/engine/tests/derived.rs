@@ -1,4 +1,4 @@
-//! Structs and enums as keys and values, and how they outlive changes of the program.
+//! Structs and enums as keys and values, and how they survive changes of the program.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::storage::MemoryStorage;
@@ -9,7 +9,7 @@ use braiddb::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// The program as it was at first.
+/// The first version of the program.
 mod first {
     use braiddb::Value;
 
@@ -27,7 +27,7 @@ mod first {
     }
 }
 
-/// Somewhat later: users have an age.
+/// The second version: users have an age.
 mod second {
     use super::first;
     pub use super::first::Address;
@@ -48,7 +48,7 @@ mod second {
     }
 }
 
-/// Later still: they have several homes, each in a country. Types have moved and have other names.
+/// The third version: users have several homes, each in a country. Types have moved and have other names.
 mod third {
     use super::{first, second};
     use braiddb::Value;
@@ -82,7 +82,7 @@ mod third {
     }
 }
 
-/// In the end, everything is migrated and the past forgotten.
+/// The last version: everything is migrated, and the past is forgotten.
 mod last {
     use braiddb::Value;
 
@@ -129,7 +129,8 @@ fn alan() -> third::Person {
     third::Person { name: "Alan".into(), age: Some(41), homes: homes.map(place).into() }
 }
 
-/// A database lives through four versions of its program, closed and opened in between, with a checkpoint or by the log alone.
+/// A database lives through four versions of its program, closed and opened in between, with a checkpoint or by the
+/// log alone.
 fn lives<C: ConcurrencyControl>(kind: IndexKind, with_checkpoints: bool) {
     let storage = MemoryStorage::new(1 << 30);
     let with = TableOptions { index: kind, ..TableOptions::default() };
@@ -225,7 +226,7 @@ fn a_shape_that_changes_under_its_version_is_refused() {
     ] {
         assert!(error.contains(part), "{error}");
     }
-    // The same in one value.
+    // Both versions in one value.
     let error = db.table::<u32, (first::User, Careless)>("both").unwrap_err();
     assert!(matches!(error, Error::ShapeMismatch { table, requested: Some(_), .. } if table == "both"));
     let _ = |careless: Careless| (careless.name, careless.home, careless.age);
@@ -242,7 +243,7 @@ fn a_value_of_a_later_version_names_its_row() {
     assert!(error.contains("table \"users\"") && error.contains("user of version 1"), "{error}");
     let error = db.migrate(users).unwrap_err().to_string();
     assert!(error.contains("table \"users\"") && error.contains("user of version 1"), "{error}");
-    // Whatever the bytes are, reading them is an error or a value.
+    // Whatever the bytes are, reading them gives an error or a value.
     for cut in 0..bytes.len() {
         let _ = second::User::view(&bytes[..cut]);
         bytes[cut] ^= 0xff;
@@ -351,12 +352,12 @@ fn structs_are_keys_in_the_order_of_their_fields() {
     .unwrap();
     assert_eq!(found, ordered);
     assert_eq!(db.tables()[0].key_type, "(i16, string, u8)");
-    // A struct of one field is that field, with all that is known of it.
+    // A struct of one field is that field, with everything that is known of the field.
     let ids: Table<Id, u8> = db.table("ids").unwrap();
     db.transact(|tx| tx.put(ids, Id(7), 1)).unwrap();
     assert!(db.raw_table("ids").unwrap().is_fixed8());
     assert_eq!(db.transact(|tx| tx.get(ids, Id(7))).unwrap(), Some(1));
-    // A number that no variant has is no key.
+    // A number without a variant is not a key.
     let raw = db.raw_table("seats").unwrap();
     let key = [&9i16.to_be_bytes()[..], b"\0\0", &[1]].concat();
     db.transact(|tx| tx.with(async |txn| raw.put(txn, &key, &[1]).await)).unwrap();
@@ -381,7 +382,7 @@ fn tables_are_renamed_and_retyped_for_good() {
             if with_checkpoint {
                 db.checkpoint().unwrap();
             }
-            // The two change names, and a third takes one that is free.
+            // The two tables swap names, and a third takes a free name.
             db.rename_table("a", "c").unwrap();
             db.rename_table("b", "a").unwrap();
             db.rename_table("c", "b").unwrap();
@@ -406,8 +407,8 @@ fn tables_are_renamed_and_retyped_for_good() {
 
 #[test]
 fn checkpoints_beside_renames_have_each_name_once() {
-    // Proves that the names in a checkpoint are those of one moment: it lists many tables, of which the first and the last exchange
-    // their names all the time.
+    // Proves that the names in a checkpoint are those of one moment. The checkpoint lists many tables, and the first
+    // and the last exchange their names all the time.
     let storage = MemoryStorage::new(1 << 30);
     for _ in 0..20 {
         let db = open::<Serializable>(&storage);
@@ -437,8 +438,8 @@ fn checkpoints_beside_renames_have_each_name_once() {
 
 #[test]
 fn checkpoints_beside_tables_that_come_and_go_are_opened() {
-    // Proves that which tables there are and what they are called is of one moment in a checkpoint: a table is made and dropped, and
-    // another one takes its name.
+    // Proves that the tables in a checkpoint, and their names, are those of one moment: a table is made and dropped,
+    // and another table takes its name.
     let storage = MemoryStorage::new(1 << 30);
     for _ in 0..10 {
         let db = open::<Serializable>(&storage);
@@ -465,8 +466,8 @@ fn checkpoints_beside_tables_that_come_and_go_are_opened() {
 
 #[test]
 fn rows_that_were_to_be_cleared_do_not_come_back_by_a_newer_definition() {
-    // Proves that the catalog does not forget that a table is being cleared when it is told of another version of a type: the rows that
-    // are left, since clearing it has failed, are in no checkpoint.
+    // Proves that the catalog does not forget that a table is being cleared when it learns another version of a type.
+    // The rows that remain because clearing has failed are in no checkpoint.
     let storage = MemoryStorage::new(1 << 30);
     {
         let db = open::<Serializable>(&storage);
@@ -495,7 +496,7 @@ fn rows_that_were_to_be_cleared_do_not_come_back_by_a_newer_definition() {
 
 #[test]
 fn a_migration_goes_on_beside_writers() {
-    // Proves that rows which change meanwhile are neither lost nor left behind.
+    // Proves that rows that change during the migration are neither lost nor left in the old version.
     const ROWS: u32 = 3_000;
     let db = in_memory();
     let before: Table<u32, first::User> = db.table("users").unwrap();
@@ -552,7 +553,7 @@ impl From<BlobV1> for Blob {
 
 #[test]
 fn a_migration_rewrites_what_is_outdated_and_no_more() {
-    // Proves that it is the version which counts, where the same value can have several encodings.
+    // Proves that the version counts where the same value can have several encodings.
     let db = in_memory();
     for kind in [IndexKind::Masstree, IndexKind::Hopscotch] {
         let with = TableOptions { index: kind, ..TableOptions::default() };
@@ -566,7 +567,7 @@ fn a_migration_rewrites_what_is_outdated_and_no_more() {
 
 #[test]
 fn large_rows_are_migrated() {
-    // Proves that no transaction of a migration outgrows the log's segments, be they small.
+    // Proves that no transaction of a migration outgrows the log's segments, even if they are small.
     for kind in [IndexKind::Masstree, IndexKind::Cuckoo] {
         let storage = MemoryStorage::new(1 << 30);
         let db = open::<Serializable>(&storage);
@@ -597,7 +598,7 @@ fn a_type_within_itself_is_refused() {
 
 #[test]
 fn names_around_a_derive_do_not_matter() {
-    // Proves that what is derived uses no name that its surroundings could mean something else by.
+    // Proves that derived code uses no name that could mean something else in its surroundings.
     #![allow(dead_code, non_upper_case_globals, reason = "names that could be in the way")]
     mod crowded {
         const number: u8 = 1;

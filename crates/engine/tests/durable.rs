@@ -1,5 +1,5 @@
-//! A database in a directory: what is acknowledged is there when it is opened again. (Crashes and failures are
-//! simulated in crates/sim.)
+//! A database in a directory: what was acknowledged is there when it is opened again. The crate crates/sim simulates
+//! crashes and failures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::SystemClock;
@@ -9,7 +9,7 @@ use braiddb::{Database, Durability, Error, Front, IndexKind, Options, Snapshot, 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A directory that is removed with it.
+/// A directory that is removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -141,7 +141,8 @@ fn busy_of(db: &Database) -> Table<u64, u64> {
     db.table("busy").unwrap()
 }
 
-/// The log has many segments; checkpoints give up those that are not needed.
+/// Proves that a log of many segments does not grow without bound, because checkpoints give up segments that are not
+/// needed.
 #[test]
 fn the_log_does_not_grow_without_bound() {
     let storage = memory();
@@ -197,7 +198,7 @@ fn without_a_log_the_last_checkpoint_survives() {
     assert!(contents(&db, table).iter().all(|(_, value)| *value == 1));
     put_all(&db, table, 0..100, 3);
     db.close().unwrap();
-    // With a log again: it goes on from there.
+    // With a log again: it continues from there.
     let db = open(&storage, options()).unwrap();
     let table = db.table("t").unwrap();
     assert!(contents(&db, table).iter().all(|(_, value)| *value == 3));
@@ -228,8 +229,8 @@ fn a_table_keeps_its_types() {
     db.table::<u64, str>("t").unwrap();
 }
 
-/// Proves that a table's options are kept: by the log, by checkpoints, and by copies; that a table that is opened with a
-/// choice has these or is refused, and that verification knows such tables.
+/// Proves that a table's options are kept by the log, by checkpoints and by copies. A table that is opened with other
+/// options is refused. Verification knows such tables.
 #[test]
 fn a_table_keeps_its_options() {
     let storage = memory();
@@ -262,7 +263,7 @@ fn a_table_keeps_its_options() {
     assert_eq!(contents(&db, db.table_with("t", btree).unwrap()).len(), 300);
 }
 
-/// Proves that the options choose what tables are like that are made without a choice, and no others.
+/// Proves that the options decide the kind of the tables that are made without a choice, and of no others.
 #[test]
 fn the_usual_table_is_an_option() {
     let storage = memory();
@@ -358,8 +359,8 @@ fn damage(storage: &Arc<dyn Storage>, name: &str) {
     file.write_all_at(at, &[byte[0] ^ 1]).unwrap();
 }
 
-/// Proves that a damaged checkpoint is passed over where the log has what it had, and refused where it has not: in a
-/// database that was open without one, now or before.
+/// Proves that a damaged checkpoint is skipped if the log has what it had, and is refused if not: in a database that
+/// is or was open without a log.
 #[test]
 fn a_damaged_checkpoint_is_passed_over_only_if_the_log_has_it() {
     for durability in [Durability::Sync, Durability::None] {
@@ -401,7 +402,7 @@ fn closing_gives_back_what_was_reserved() {
     assert_eq!(contents(&db, db.table("t").unwrap()).len(), 20);
 }
 
-/// Proves that a transaction longer than the log's buffer commits although shorter ones commit all the time.
+/// Proves that a transaction longer than the log's buffer commits although shorter transactions commit all the time.
 #[test]
 fn a_long_transaction_gets_its_turn() {
     let storage = memory();
@@ -417,8 +418,8 @@ fn a_long_transaction_gets_its_turn() {
     assert_eq!(contents(&db, db.table("short").unwrap()).len(), 5000);
 }
 
-/// Proves that a directory in which others keep files is left as it is, unless it is asked for; and that nothing else
-/// is needed for an empty one, for one that a file system has made something in, and for a database that is there.
+/// Proves that a directory with other files is left as it is, unless it is explicitly chosen. An empty directory, a
+/// directory with only a file system's own entries, and an existing database need no such choice.
 #[test]
 fn a_directory_of_others_is_refused() {
     let directory = Directory::new("others");

@@ -1,5 +1,5 @@
-//! Checkpoints by ranges of keys: what was changed is written, the rest keeps its files, and nothing is lost by that.
-//! (Crashes are simulated in crates/sim.)
+//! Checkpoints by ranges of keys: changed ranges are written, the rest keep their files, and nothing is lost. The
+//! crate crates/sim simulates crashes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::checkpoint::{self, Block, Identity, Manifest, RowsReader};
@@ -36,7 +36,7 @@ fn put_all(db: &Database, table: Table<u64, [u8]>, keys: impl Iterator<Item = u6
     .unwrap();
 }
 
-/// How many files of rows a checkpoint has written, and how many bytes.
+/// The number of files of rows that a checkpoint has written, and their total bytes.
 fn written(storage: &Arc<dyn Storage>, number: u64) -> (usize, u64) {
     let own = format!("rows-{number:020}-");
     let names: Vec<String> =
@@ -51,8 +51,8 @@ fn newest(storage: &Arc<dyn Storage>) -> Manifest {
     checkpoint::read(&**storage, database, number).unwrap()
 }
 
-/// Proves that a checkpoint writes the ranges that were changed since the one before, and no others: by transactions,
-/// while it was written, and by the log that recovery has replayed.
+/// Proves that a checkpoint writes exactly the ranges that were changed since the previous one began: by transactions,
+/// also while that checkpoint was written, and by the log that recovery has replayed.
 #[test]
 fn what_is_written_follows_what_was_changed() {
     const ROWS: u64 = 10_000;
@@ -65,7 +65,7 @@ fn what_is_written_follows_what_was_changed() {
     db.checkpoint().unwrap();
     let (files, bytes) = written(&storage, 1);
     assert!(files >= 60 && bytes > 1_100_000, "{files} files, {bytes} bytes");
-    // The first time it is not known yet which ranges there will be; then it is.
+    // The first time it is not known yet which ranges there will be. Then it is.
     put_all(&db, table, [5_000].into_iter(), 2);
     db.checkpoint().unwrap();
     let (files, bytes) = written(&storage, 2);
@@ -94,7 +94,8 @@ fn what_is_written_follows_what_was_changed() {
     }
 }
 
-/// Every row of the newest checkpoint lies in the range of its file; the files are neither much too short nor too long.
+/// Checks that every row of the newest checkpoint is in the range of its file, and that files are neither much too
+/// short nor too long.
 fn check_ranges(storage: &Arc<dyn Storage>, place: &str) -> usize {
     let database = Identity::read(&**storage).unwrap().unwrap().database;
     let manifest = newest(storage);
@@ -112,7 +113,7 @@ fn check_ranges(storage: &Arc<dyn Storage>, place: &str) -> usize {
             }
             assert!(range.file.rows > 0 && range.file.bytes < 3 * RANGE_BYTES, "{place}: {:?}", range.file);
         }
-        // Where two that follow each other are short, one of them has not been looked at since.
+        // If two neighboring files are short, one of them has not been looked at since.
         let bytes: u64 = entry.files().map(|file| file.bytes).sum();
         let files_max = 4 + 8 * bytes / RANGE_BYTES;
         assert!(
@@ -124,7 +125,7 @@ fn check_ranges(storage: &Arc<dyn Storage>, place: &str) -> usize {
     manifest.tables.iter().map(|entry| entry.ranges.len()).sum()
 }
 
-/// The rows of both tables are these.
+/// Checks that both tables have exactly these rows.
 fn check_contents(
     db: &Database,
     numbers: &BTreeMap<u64, Vec<u8>>,
@@ -146,8 +147,8 @@ fn check_contents(
     assert_eq!(count, words.len(), "round {round}");
 }
 
-/// Proves that ranges are split as a table grows, at its end or anywhere, and merged as it shrinks; that rows stay in
-/// their ranges; and that what is recovered is what there was, whichever ranges were written when.
+/// Proves that ranges are split when a table grows, at its end or anywhere, and merged when it shrinks. Rows stay in
+/// their ranges, and what is recovered is what there was, whichever ranges were written when.
 #[test]
 fn ranges_grow_and_shrink_with_their_table() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));

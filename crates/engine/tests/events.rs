@@ -1,4 +1,4 @@
-//! What the engine tells subscribers of the crate `tracing`.
+//! The events that subscribers of the crate `tracing` get from the engine.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod troubled;
@@ -44,7 +44,7 @@ impl Visit for Told {
     }
 }
 
-/// Keeps what the engine tells, of every level.
+/// Keeps the engine's events of every level.
 struct Keeper;
 
 static KEPT: Mutex<Vec<Told>> = Mutex::new(Vec::new());
@@ -72,31 +72,32 @@ impl Subscriber for Keeper {
     fn exit(&self, _: &Id) {}
 }
 
-/// The events of one test: the engine's threads tell theirs as well, so the subscriber is the process's, and tests take turns.
+/// The events of one test. The engine's threads emit events as well, so the subscriber is the process's, and tests
+/// take turns.
 struct Events(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl Events {
     fn listen() -> Events {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = set_global_default(Keeper); // an error: a test before has set it
+        let _ = set_global_default(Keeper); // an error: an earlier test has set it
         kept().clear();
         Events(turn)
     }
 
-    /// Those of this message so far.
+    /// The events with this message up to now.
     fn all(&self, message: &str) -> Vec<Told> {
         kept().iter().filter(|told| told.message.starts_with(message)).cloned().collect()
     }
 
-    /// The only one of this message so far, which has this level and target.
+    /// The only event with this message up to now, which has this level and target.
     fn only(&self, level: Level, target: &str, message: &str) -> Told {
         let [told] = &self.all(message)[..] else { panic!("one is {message:?} in {:#?}", kept()) };
         assert_eq!((told.level, told.target), (level, format!("braiddb::{target}").as_str()), "{told:?}");
         told.clone()
     }
 
-    /// As `only`, of one that comes by itself.
+    /// Like `only`, for an event that the engine emits later.
     fn awaited(&self, level: Level, target: &str, message: &str) -> Told {
         let began = Instant::now();
         while self.all(message).is_empty() {
@@ -132,7 +133,7 @@ fn put(db: &Database, table: Table<u64, u64>, key: u64) -> Result<(), Error> {
 
 #[test]
 fn a_database_opens_and_closes() {
-    // Proves that opening, recovery, checkpoints and closing are told, with what they have found and done.
+    // Proves the events of opening, recovery, checkpoints and closing, with what they have found and done.
     let events = Events::listen();
     let directory = std::env::temp_dir().join(format!("braid-events-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
@@ -180,7 +181,7 @@ fn a_database_opens_and_closes() {
 
 #[test]
 fn a_log_that_was_cut_off() {
-    // Proves that it is told where the end of a log was left out, and that the database had not been closed.
+    // Proves the events for a log whose end was left out, and for a database that had not been closed.
     let events = Events::listen();
     let storage = Troubled::new();
     let kept_files = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1/crashed");
@@ -199,7 +200,8 @@ fn a_log_that_was_cut_off() {
 
 #[test]
 fn a_log_that_fails() {
-    // Proves that a failed sync is told once, as an error, and that the database is told not to be closed in order.
+    // Proves that a failed sync is reported once, as an error, and that a database that is not closed in order is
+    // reported.
     let events = Events::listen();
     let storage = Troubled::new();
     let db = open(&storage);
@@ -218,7 +220,7 @@ fn a_log_that_fails() {
 
 #[test]
 fn a_disk_that_is_full_for_a_while() {
-    // Proves that it is told when commits have to wait and when they go on.
+    // Proves the events for commits that have to wait, and for commits that continue.
     let events = Events::listen();
     let storage = Troubled::new();
     let db = open(&storage);
@@ -241,7 +243,7 @@ struct User {
 
 #[test]
 fn tables_and_indexes() {
-    // Proves that each change of the catalog is told, by the names that are meant.
+    // Proves the event of each change of the catalog, with the names of what has changed.
     let events = Events::listen();
     let db = local();
     let users: Table<u64, User> = db.table("users").unwrap();
@@ -253,7 +255,7 @@ fn tables_and_indexes() {
     assert_eq!(events.only(Level::DEBUG, "table", "index built").field("index"), "by age");
     let again: Index<u32, u64, User> = db.index_on(users, "by age", &["age"]).unwrap();
     assert_eq!(format!("{again:?}"), format!("{by_age:?}"));
-    events.only(Level::INFO, "table", "index declared"); // the one from before
+    events.only(Level::INFO, "table", "index declared"); // the earlier declaration
     db.drop_index("users", "by age").unwrap();
     assert_eq!(events.only(Level::INFO, "table", "index dropped").field("index"), "by age");
 
@@ -274,12 +276,13 @@ fn tables_and_indexes() {
     db.drop_table("people").unwrap();
     assert_eq!(events.only(Level::INFO, "table", "table dropped").field("table"), "people");
     assert!(db.drop_table("people").is_err());
-    events.only(Level::INFO, "table", "table dropped"); // what fails is not told
+    events.only(Level::INFO, "table", "table dropped"); // a failure emits no event
 }
 
 #[test]
 fn transactions_that_fail() {
-    // Proves that retries and giving up are told, that errors of a program are not, and that a full memory is told once.
+    // Proves that retries and giving up emit events, that errors of a program do not, and that full memory is reported
+    // once.
     let events = Events::listen();
     let limit = 16 << 20;
     let options = Options { workers: 0, lock_wait_ms: 0, memory_limit_bytes: limit, ..options() };
@@ -315,7 +318,7 @@ fn transactions_that_fail() {
 
 #[test]
 fn expired_rows() {
-    // Proves that deleted rows are told, and the first of several failures in a row.
+    // Proves the events for deleted rows, and for the first of several failures in a row.
     let events = Events::listen();
     let db = local();
     let tokens: Table<u64, u64> = db.table("tokens").unwrap();
@@ -338,13 +341,13 @@ fn expired_rows() {
 
 #[test]
 fn statistics_that_are_not_published() {
-    // Proves that the first of several failures in a row to publish statistics is told.
+    // Proves the event for the first of several failures in a row to publish statistics.
     let events = Events::listen();
     let directory = std::env::temp_dir().join(format!("braid-events-published-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     let db = Database::open(&directory, options()).unwrap();
     let publisher = db.publish_statistics(Duration::from_millis(10)).unwrap();
-    // In the place of the file that is written and renamed, in a moment without one.
+    // A directory in the place of the file that is written and renamed, made at a moment without the file.
     while std::fs::create_dir(directory.join("statistics.new")).is_err() {}
     let failed = events.awaited(Level::WARN, "background", "statistics were not published");
     assert!(failed.field("error").contains("statistics.new"), "{failed:?}");
@@ -362,7 +365,8 @@ fn statistics_that_are_not_published() {
 
 #[test]
 fn ordinary_transactions_tell_nothing() {
-    // Proves that what commits at once emits no event of any level, in memory and on disk, by every way of running it.
+    // Proves that a transaction that commits at once emits no event of any level, in memory and on disk, in every way
+    // of running it.
     let events = Events::listen();
     for db in [Database::in_memory(options()).unwrap(), open(&Troubled::new())] {
         let table: Table<u64, u64> = db.table("t").unwrap();

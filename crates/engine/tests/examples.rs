@@ -1,4 +1,4 @@
-//! The examples run to their ends: each checks what it shows.
+//! Runs the examples to their ends. Each checks what it shows.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../examples/columns.rs"]
@@ -22,61 +22,61 @@ mod time_series;
 #[path = "../examples/web_service.rs"]
 mod web_service;
 
-/// Money is neither made nor lost, and what is refused leaves nothing behind.
+/// Proves that money is neither made nor lost, and that what is refused leaves nothing behind.
 #[test]
 fn the_ledger() {
     ledger::main().unwrap();
 }
 
-/// What is added up by columns is what the table has.
+/// Proves that the sums by columns are the table's sums.
 #[test]
 fn the_columns() {
     columns::main().unwrap();
 }
 
-/// Each job is done once, by whichever thread.
+/// Proves that each job is done once, by some thread.
 #[test]
 fn the_queue() {
     queue::main().unwrap();
 }
 
-/// Sessions that have expired are refused and deleted, and no others.
+/// Proves that expired sessions, and no others, are refused and deleted.
 #[test]
 fn the_sessions() {
     sessions::main().unwrap();
 }
 
-/// The best come first.
+/// Proves that the best come first.
 #[test]
 fn the_leaderboard() {
     leaderboard::main().unwrap();
 }
 
-/// What was written down is there after the database has been closed.
+/// Proves that what was written is there after the database was closed.
 #[test]
 fn the_embedded_program() {
     embedded::main().unwrap();
 }
 
-/// Documents are found by their present words.
+/// Proves that documents are found by their present words.
 #[test]
 fn the_full_text() {
     full_text::main().unwrap();
 }
 
-/// Rows of the first version are read, and rewritten.
+/// Proves that rows of the first version are read and rewritten.
 #[test]
 fn the_migration() {
     migration::main().unwrap();
 }
 
-/// Measurements expire; what they add up to does not.
+/// Proves that measurements expire, and that their sums do not.
 #[test]
 fn the_time_series() {
     time_series::main().unwrap();
 }
 
-/// Requests are answered by transactions.
+/// Proves that requests are answered by transactions.
 #[test]
 fn the_web_service() {
     web_service::main().unwrap();

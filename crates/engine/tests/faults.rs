@@ -1,4 +1,4 @@
-//! Faults and limits: every public error is provoked, and the database goes on after each.
+//! Faults and limits: every public error is provoked, and the database continues after each.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,8 +17,8 @@ fn threaded(workers: usize) -> Database {
     Database::in_memory(Options { workers, pin_workers: false, ..Options::default() }).unwrap()
 }
 
-/// Keys and values at the limit are stored; one byte more is refused where it would be stored. (Nothing is found under such a key:
-/// `tests/key_limits.rs`.)
+/// Proves that keys and values at the limit are stored. One byte more is refused where it would be stored. Nothing is
+/// found under such a key: `tests/key_limits.rs`.
 #[test]
 fn keys_and_values_too_long() {
     let db = local();
@@ -49,7 +49,8 @@ fn keys_and_values_too_long() {
     assert_eq!(left.unwrap(), (true, false));
 }
 
-/// At the memory limit, the transaction that needs more fails and is undone; then there is room again.
+/// Proves that at the memory limit the transaction that needs more fails and is undone, and that there is room again
+/// then.
 #[test]
 fn out_of_memory() {
     const LIMIT: u64 = 16 << 20;
@@ -80,7 +81,7 @@ fn out_of_memory() {
     }
 }
 
-/// At the memory limit, deletes still work, and make room again.
+/// Proves that deletes still work at the memory limit, and make room again.
 #[test]
 fn out_of_memory_and_back() {
     const LIMIT: u64 = 16 << 20;
@@ -104,7 +105,7 @@ fn out_of_memory_and_back() {
         let seen =
             worker.run(async |tx| Ok((tx.contains(t, stored).await?, tx.contains(t, stored - 1).await?)));
         assert_eq!(seen.unwrap(), (false, true));
-        // A delete needs a little memory itself, which is held ready beyond the limit.
+        // A delete needs a little memory itself, which is reserved beyond the limit.
         for key in 0..stored {
             let mut done = worker.run(async |tx| tx.delete(t, key).await);
             while let Err(Error::OutOfMemory { .. }) = done {
@@ -119,7 +120,7 @@ fn out_of_memory_and_back() {
     }
 }
 
-/// A table works in its own database alone, and opens with its own types alone.
+/// Proves that a table works only in its own database, and opens only with its own types.
 #[test]
 fn tables_of_others() {
     let (db, other) = (local(), local());
@@ -142,7 +143,8 @@ fn tables_of_others() {
     ));
 }
 
-/// A transaction declared read-only cannot write; the next one in the same slot can.
+/// Proves that a transaction that was declared read-only cannot write, and that the next transaction in the same slot
+/// can.
 #[test]
 fn read_only() {
     let db = local();
@@ -167,7 +169,7 @@ fn read_only() {
     assert_eq!(tx.get(t, 1).unwrap(), Some(1));
 }
 
-/// `with` awaits the transaction's operations only; the transaction stays usable.
+/// Proves that `with` awaits only the transaction's operations, and that the transaction stays usable.
 #[test]
 fn waiting_inside_of_with() {
     let db = local();
@@ -184,7 +186,7 @@ fn waiting_inside_of_with() {
     assert_eq!(db.begin().unwrap().get(t, 1).unwrap(), Some(1));
 }
 
-/// Options that cannot work are refused, by name.
+/// Proves that options that cannot work are refused, by name.
 #[test]
 fn options() {
     let refused = |options: Options| match Database::in_memory(options).unwrap_err() {
@@ -197,7 +199,7 @@ fn options() {
     assert_eq!(refused(Options { workers: 1 << 20, ..Options::default() }), "workers");
 }
 
-/// Values of any even length, to be refused at reading where odd.
+/// Values of any even length. Reading refuses values of odd length.
 struct Even;
 impl Value for Even {
     const NAME: &'static str = "bytes"; // shares its table with plain bytes
@@ -215,7 +217,8 @@ impl Value for Even {
     }
 }
 
-/// Stored bytes that are no value of the type are an error of the read, in every kind of read, which names table and key.
+/// Proves that stored bytes that are not a value of the type are an error of every kind of read, and that the error
+/// names table and key.
 #[test]
 fn malformed() {
     fn check<K: Key>(key: &K, shown: &str) {
@@ -256,7 +259,7 @@ fn malformed() {
     check(&1u64, "0x0000000000000001");
     check(&"long enough to be copied".to_string(), "\"long enough to be copied\"");
 
-    // So is a key that is none of the type.
+    // So is a key that is not a key of the type.
     let db = local();
     let id: Table<Id, u64> = db.table("ids").unwrap();
     let number: Table<u64, u64> = db.table("ids").unwrap();
@@ -281,7 +284,8 @@ impl KeyAs for Id {
     }
 }
 
-/// Conflicts come to the caller where they are not retried, are told apart, and end when the other one ends.
+/// Proves that conflicts reach the caller if they are not retried, can be distinguished, and end when the other
+/// transaction ends.
 #[test]
 fn conflicts() {
     let options = Options { workers: 1, pin_workers: false, retries_max: u32::MAX, ..Options::default() };
@@ -305,7 +309,7 @@ fn conflicts() {
     assert!(db.statistics().aborts_conflict >= 3);
 }
 
-/// Where conflicts are retried, a transaction that stays open is waited for, as long as the options say.
+/// Proves that a transaction whose conflicts are retried waits for an open transaction for as long as the options say.
 #[test]
 fn a_conflict_that_lasts() {
     for lock_wait_ms in [0, 20] {
@@ -324,7 +328,8 @@ fn a_conflict_that_lasts() {
     }
 }
 
-/// The same of a closure of plain calls, which names the row; and an open transaction is waited for, however few retries there are.
+/// Proves the same for a closure of plain calls, whose error names the row. The closure waits for an open transaction,
+/// however few retries it has.
 #[test]
 fn a_conflict_that_lasts_for_plain_calls() {
     for lock_wait_ms in [0, 50, 60_000] {
@@ -352,7 +357,7 @@ fn a_conflict_that_lasts_for_plain_calls() {
     }
 }
 
-/// A closure that waits for another transaction of its own worker is told so, not hung.
+/// Proves that a closure that waits for another transaction of its own worker gets an error, and does not hang.
 #[test]
 fn would_deadlock() {
     let db = threaded(1);
@@ -364,7 +369,7 @@ fn would_deadlock() {
     assert!(told.wait().unwrap());
 }
 
-/// A full inbox pushes back: a worker, which must not wait for itself, is told.
+/// Proves that a full inbox pushes back: a worker, which must not wait for itself, gets an error.
 #[test]
 fn busy() {
     let db = Database::in_memory(Options { workers: 1, inbox_capacity: 1, ..Options::default() }).unwrap();
@@ -387,7 +392,7 @@ fn busy() {
     assert_eq!(refused.wait().unwrap(), 19);
 }
 
-/// A database that closes answers what is open and what waits.
+/// Proves that open and waiting transactions get an answer when a database closes.
 #[test]
 fn closing_answers_everyone() {
     let db = threaded(1);
@@ -405,12 +410,12 @@ fn closing_answers_everyone() {
     assert!(matches!(answer, Err(Error::Cancelled | Error::Closed)), "{answer:?}");
     waiting.join().unwrap().unwrap();
     let db = local();
-    let handle = db.run(async |_| Ok(())); // nobody would ever run it
+    let handle = db.run(async |_| Ok(())); // it would never run
     drop(db);
     assert!(matches!(handle.wait(), Err(Error::Closed | Error::Busy)));
 }
 
-/// More transactions than there is room for are refused; when one ends, there is room.
+/// Proves that more transactions than there is room for are refused, and that there is room when one ends.
 #[test]
 fn too_many_transactions() {
     let db = local();
@@ -431,7 +436,7 @@ fn too_many_transactions() {
     db.begin().unwrap();
 }
 
-/// An interactive transaction that is dropped, or aborted, is undone; in whatever state it is.
+/// Proves that an interactive transaction that is dropped or aborted is undone, in whatever state it is.
 #[test]
 fn interactive_transactions_undone() {
     let db = local();
@@ -460,7 +465,7 @@ fn interactive_transactions_undone() {
     tx.commit().unwrap();
 }
 
-/// A transaction that goes from thread to thread sees its snapshot and its writes on each.
+/// Proves that a transaction that moves from thread to thread sees its snapshot and its writes on each.
 #[test]
 fn moved_between_threads() {
     let db = local();
@@ -483,8 +488,8 @@ fn moved_between_threads() {
     assert_eq!((tx.get(t, 0).unwrap(), tx.get(t, 20).unwrap()), (Some(120), Some(20)));
 }
 
-/// An idle transaction holds its snapshot, but neither an epoch nor what it cannot see: index nodes and versions
-/// come back while it is open.
+/// Proves that an idle transaction holds its snapshot, but neither an epoch nor what the snapshot does not see: index
+/// nodes and versions are reclaimed while it is open.
 #[test]
 fn idle_across_many_updates() {
     let db = local();
@@ -521,7 +526,8 @@ fn idle_across_many_updates() {
     assert!(memory.nodes < 20, "{memory:?}");
 }
 
-/// A rollback that uncovers a tombstone, after garbage collection has passed by, gives its record back.
+/// Proves that a rollback that uncovers a tombstone, after garbage collection has passed, gives the tombstone's record
+/// back.
 #[test]
 fn a_tombstone_uncovered_by_a_rollback() {
     let db = local();
@@ -551,7 +557,8 @@ fn a_tombstone_uncovered_by_a_rollback() {
     assert_eq!((worker.garbage(), db.statistics().memory.records), (0, 0));
 }
 
-/// Transactions of many writes leave no more garbage behind than those of few, however they are run.
+/// Proves that transactions of many writes leave no more garbage behind than transactions of few, however they are
+/// run.
 #[test]
 fn garbage_keeps_up_with_large_transactions() {
     let db = local();
@@ -581,7 +588,7 @@ fn garbage_keeps_up_with_large_transactions() {
     assert!(memory.versions_bytes < 16 << 20, "{memory:?}");
 }
 
-/// An interactive transaction may be used inside of its own `with`.
+/// Proves that an interactive transaction may be used inside its own `with`.
 #[test]
 fn within_itself() {
     let db = local();
@@ -599,7 +606,7 @@ fn within_itself() {
     assert_eq!(db.begin().unwrap().get(t, 2).unwrap(), Some(11));
 }
 
-/// A key that claims to be short and is not is encoded as it is: nothing is read beyond it.
+/// Proves that a key that claims to be short and is not is encoded as it is, and that nothing is read beyond its end.
 #[test]
 fn a_key_that_lies() {
     struct Liar;
@@ -618,7 +625,8 @@ fn a_key_that_lies() {
     assert_eq!(tx.get(t, b"the truth").unwrap(), Some(1));
 }
 
-/// Statistics tell what the program refuses from what was given up because of others, for closures of both kinds.
+/// Proves that statistics distinguish transactions that the program refuses from transactions that were given up
+/// because of others, for closures of both kinds.
 #[test]
 fn refusals_are_not_given_up() {
     let options = Options { workers: 0, retries_max: 0, lock_wait_ms: 1, ..Options::default() };

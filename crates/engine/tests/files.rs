@@ -1,5 +1,5 @@
-//! What room the files of a database take: when it is opened and closed often, when it is killed, when it is copied; and when
-//! a checkpoint is made as it is closed.
+//! The room that the files of a database take when it is opened and closed often, when it is killed, and when it is
+//! copied. Also checkpoints that are made when a database is closed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::storage::FileStorage;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// A directory for a test's databases, which is removed with it.
+/// A directory for a test's databases, which is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -42,7 +42,7 @@ fn open(path: &Path) -> (Database, Table<u64, [u8]>) {
     (db, table)
 }
 
-/// Puts rows of a KiB with these keys, a hundred in a transaction.
+/// Puts rows of a KiB with these keys, a hundred in each transaction.
 fn put_all(db: &Database, table: Table<u64, [u8]>, keys: impl Iterator<Item = u64>, value: u8) {
     let keys: Vec<u64> = keys.collect();
     let parts: Vec<Vec<u64>> = keys.chunks(100).map(<[u64]>::to_vec).collect();
@@ -80,8 +80,8 @@ fn recovery(path: &Path) -> Recovery {
     db.recovery().unwrap()
 }
 
-/// Proves that opening and closing a database leaves its files as they were, and that a commit in between leaves one short
-/// segment.
+/// Proves that opening and closing a database leaves its files unchanged, and that a commit in between leaves one
+/// short segment.
 #[test]
 fn openings_leave_nothing() {
     let scratch = Scratch::new("openings");
@@ -104,7 +104,8 @@ fn openings_leave_nothing() {
     assert_eq!(recovery(&path).transactions, 2);
 }
 
-/// Proves that a database with short segments that is opened, written to and closed again and again keeps some dozens of files.
+/// Proves that a database with short segments that is opened, written to and closed again and again keeps some dozens
+/// of files.
 #[test]
 fn many_openings_keep_few_segments() {
     let scratch = Scratch::new("many");
@@ -123,7 +124,7 @@ fn many_openings_keep_few_segments() {
     assert_eq!([0, 1, 2, 3].map(|key| tx.get(table, key).unwrap()), [116, 117, 118, 119].map(Some));
 }
 
-/// Proves that opening a directory without a database to read it leaves nothing there.
+/// Proves that opening a directory without a database read-only leaves nothing there.
 #[test]
 fn reading_what_is_no_database_leaves_nothing() {
     let scratch = Scratch::new("nothing");
@@ -134,7 +135,8 @@ fn reading_what_is_no_database_leaves_nothing() {
     assert_eq!(files(&path), []);
 }
 
-/// Proves that a refused restoration and a refused backup remove the directory that they have created, and keep one that was there.
+/// Proves that a refused restoration and a refused backup remove the directory that they have created, and keep an
+/// existing one.
 #[test]
 fn refused_copies_leave_no_directory() {
     let scratch = Scratch::new("refused");
@@ -154,8 +156,8 @@ fn refused_copies_leave_no_directory() {
     assert!(db.backup(&to).is_err() && !to.exists(), "a database that was removed");
 }
 
-/// Proves that a process that is killed and started again and again, and writes little, does not leave a segment's room each
-/// time; whether or not it makes checkpoints.
+/// Proves that a process that is killed and started again and again, and writes little, does not leave a segment's
+/// room each time, whether or not it makes checkpoints.
 #[test]
 fn kills_leave_no_segments() {
     for checkpoints in [0, 2] {
@@ -166,7 +168,7 @@ fn kills_leave_no_segments() {
             put_all(&db, table, round * 10..round * 10 + 10, 1);
             (0..checkpoints).for_each(|_| db.checkpoint().unwrap());
             let (found, max) = (files(&path), 5 * SEGMENT_BYTES / 2);
-            // One that is written, one that is prepared, what was written, and rows.
+            // A segment that is written, a segment that is prepared, the older log, and rows.
             assert!(found.iter().map(|(_, bytes)| bytes).sum::<u64>() < max, "round {round}: {found:?}");
             copy(&path, &scratch.path(&(round + 1).to_string()));
         }
@@ -176,7 +178,8 @@ fn kills_leave_no_segments() {
     }
 }
 
-/// Proves that segments that nobody needs are used again by the next process, and gone when the database is closed.
+/// Proves that segments that are no longer needed are used again by the next process, and are removed when the
+/// database is closed.
 #[test]
 fn segments_of_a_killed_process_are_used_again() {
     let scratch = Scratch::new("again");
@@ -195,7 +198,7 @@ fn segments_of_a_killed_process_are_used_again() {
     let before = segments(&killed);
     let (again, in_again) = open(&killed);
     let after = segments(&killed);
-    // (One has begun, and one is prepared in place of the one that was.)
+    // One segment has begun, and one is prepared in place of the previous one.
     assert!(after.len() <= before.len(), "{before:?} {after:?}");
     assert!(!after.contains(&before[0]), "{before:?} {after:?}");
     put_all(&again, in_again, 0..5000, 9);
@@ -210,7 +213,8 @@ fn segments_of_a_killed_process_are_used_again() {
     assert!((0..5000).all(|key| tx.get(in_again, key).unwrap().is_some_and(|value| value == [9; 1024])));
 }
 
-/// Proves that a copy takes as much room as what is in it, and is said to, whether the database is open or closed.
+/// Proves that a copy takes as much room as its contents, and reports this size, whether the database is open or
+/// closed.
 #[test]
 fn a_copy_is_as_large_as_what_is_in_it() {
     let scratch = Scratch::new("copy");
@@ -236,8 +240,9 @@ fn a_copy_is_as_large_as_what_is_in_it() {
     }
 }
 
-/// Proves that a database that would take long to recover makes a checkpoint when it is closed, without resting; and none where
-/// there is little to replay, or where that would write much more than is replayed. Dropped, it makes none.
+/// Proves that a database that would take long to recover makes a checkpoint when it is closed, without resting. It
+/// makes none if there is little to replay, or if the checkpoint would write much more than is replayed. A database
+/// that is dropped makes none.
 #[test]
 fn closing_makes_a_checkpoint_where_it_pays() {
     let scratch = Scratch::new("closing");
@@ -272,14 +277,14 @@ fn closing_makes_a_checkpoint_where_it_pays() {
     let found = recovery(&path);
     assert_eq!((found.checkpoint, found.rows, found.transactions), (Some(2), 40_000, 100));
 
-    // The log has become as long as what is to be written.
+    // The log is now as long as what is to be written.
     let (db, table) = open(&path);
     put_all(&db, table, 0..40_000, 7);
     db.close().unwrap();
     let found = recovery(&path);
     assert_eq!((found.checkpoint, found.rows, found.transactions), (Some(3), 40_000, 0));
 
-    // Where checkpoints are not made for the length of the log, that one is not, either.
+    // If the length of the log makes no checkpoints, closing makes none either.
     let never = Options { checkpoint_log_bytes: 0, ..options() };
     let db = Database::open(&path, never).unwrap();
     put_all(&db, db.table("t").unwrap(), 0..40_000, 8);

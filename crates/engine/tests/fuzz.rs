@@ -1,11 +1,11 @@
-//! The fuzzer's target on pseudo-random bytes, so that it is exercised without the fuzzer.
+//! Runs the fuzzer's target on pseudo-random bytes, so the target is exercised without the fuzzer.
 
 use braiddb::suspend::Seeded;
 
 #[path = "../../../fuzz/keys_and_scans.rs"]
 mod keys_and_scans;
 
-/// Proves that no input of 400 makes the engine panic or differ from a `BTreeMap`; prints its seed.
+/// Proves that none of 400 inputs makes the engine panic or differ from a `BTreeMap`. Prints the seed.
 #[test]
 fn keys_and_scans() {
     for seed in 0..400 {

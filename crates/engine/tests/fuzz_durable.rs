@@ -1,5 +1,5 @@
-//! The fuzzer's targets for what is durable on pseudo-random bytes, so that they are exercised without the fuzzer; with
-//! all memory counted that the readers ask for. (The engine's own memory is bounded by its limit.)
+//! Runs the fuzzer's targets for durable files on pseudo-random bytes, so they are exercised without the fuzzer. All
+//! memory that the readers ask for is counted. The engine's own memory is bounded by its limit.
 
 use braiddb::suspend::Seeded;
 use durable::Case;
@@ -13,8 +13,8 @@ mod durable;
 struct Counting;
 
 thread_local! {
-    /// What the thread has in use, and had at most: other tests, and the harness, do not count. (What is freed by
-    /// another thread than asked for it would be wrong here; the readers start none.)
+    /// The memory that the thread has in use, and its maximum. Other tests and the harness do not count. The count
+    /// would be wrong if another thread freed the memory, but the readers start no threads.
     static USED: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -29,7 +29,7 @@ fn give(bytes: usize) {
     USED.set(USED.get() - bytes as isize);
 }
 
-// SAFETY: the system's allocator, counted.
+// SAFETY: every call goes to the system's allocator, and is only counted.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
@@ -57,14 +57,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Reads what each seed makes of a target. Memory asked for at once stays below `base_bytes` and `factor` times the
-/// files; and the readers find enough that is good, or the target would not get far.
+/// Reads what each seed makes of a target. The memory in use at a time stays below `base_bytes` plus `factor` times
+/// the files. The readers must find enough that is good, or the target would not get far.
 fn check(target: fn(&[u8]) -> Case, seeds: u64, factor: u64, base_bytes: u64, good_min: u64) {
     let mut good = 0;
     for seed in 0..seeds {
         let mut random = Seeded::new(seed);
         let len = random.next_u64() % 3000;
-        // A third of the inputs is nothing but small numbers: rare choices are not made in them.
+        // A third of the inputs has only small numbers, so no rare choices are made in them.
         let mask = [0xff, 0xff, 0x0f][seed as usize % 3];
         let bytes: Vec<u8> = (0..len).map(|_| random.next_u64() as u8 & mask).collect();
         let case = target(&bytes);
@@ -82,14 +82,14 @@ fn check(target: fn(&[u8]) -> Case, seeds: u64, factor: u64, base_bytes: u64, go
     assert!(good >= good_min, "{good} good");
 }
 
-/// Proves that no files of a log make its reader panic, or take more memory than twice the files.
+/// Proves that no files of a log make their reader panic, or take more than twice the files' memory.
 #[test]
 fn logs() {
     check(durable::log, 6000, 2, 2 << 10, 20_000);
 }
 
-/// Proves the same of identities, manifests and files of rows; a table without rows takes eight bytes of a manifest, and
-/// some 180 in memory, twice while a list of them grows.
+/// Proves the same of identities, manifests and files of rows. A table without rows takes eight bytes of a manifest
+/// and about 180 in memory, twice while a list of tables grows.
 #[test]
 fn checkpoints() {
     check(durable::checkpoints, 6000, 48, 4 << 10, 5_000);
@@ -101,8 +101,8 @@ fn catalog_entries() {
     check(durable::catalog, 6000, 3, 512, 1000);
 }
 
-/// Proves the same of a whole directory that is opened, but for what any database takes, and that what opens once,
-/// opens again with the same content.
+/// Proves the same of a whole directory that is opened, apart from the memory that any database takes. Also proves that
+/// what opens once opens again with the same content.
 #[test]
 fn directories() {
     check(durable::directory, 3000, 8, 256 << 10, 400);

@@ -1,7 +1,8 @@
-//! Databases of every kind are opened: what is in them, what recovery says of them, and that they can be gone on with.
-//! They are those that this version of Braid writes, and those that the versions of the format in `KEPT` were declared
-//! stable with: the files of these are in `golden`, and are never changed. `golden/contents.rs` says what they hold, and
-//! the example `golden` writes them.
+//! Opens databases of every kind, and checks their contents, what recovery reports, and that they can be used further.
+//!
+//! The databases are written by this version of Braid, or by the versions of the format in `KEPT` when these were
+//! declared stable. The files of the latter are in `golden`, and are never changed. `golden/contents.rs` describes the
+//! contents, and the example `golden` writes the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "golden/contents.rs"]
@@ -19,12 +20,12 @@ use std::sync::Arc;
 /// The versions of the format whose files are kept.
 const KEPT: [&str; 1] = ["v1"];
 
-/// The versions to look at; the last is this one.
+/// The versions to check. The last is the present version.
 fn versions() -> impl Iterator<Item = Option<&'static str>> {
     KEPT.into_iter().map(Some).chain([None])
 }
 
-/// The files of a database: a copy of what is kept, or what this version writes.
+/// Returns the files of a database: a copy of what is kept, or what this version writes.
 fn copy(version: Option<&str>, name: &str) -> Arc<dyn Storage> {
     let Some(version) = version else { return make(name) };
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version).join(name);
@@ -65,7 +66,7 @@ fn check_contents(name: &str, db: &Database) {
     assert_eq!(tables, 18, "{name}");
 }
 
-/// Proves that each is verified, read, opened and gone on with, and that recovery reports what was written.
+/// Proves that each database is verified, read, opened and used further, and that recovery reports what was written.
 #[test]
 fn what_was_written_is_there() {
     for (version, name) in versions().flat_map(|version| NAMES.map(|name| (version, name))) {
@@ -88,16 +89,16 @@ fn what_was_written_is_there() {
         assert_eq!(recovery.checkpoint, checkpoint, "{name}");
         let was_closed = matches!(name, "closed" | "checkpointed" | "restored" | "unlogged");
         assert_eq!(recovery.was_closed, was_closed, "{name}");
-        // Of what was torn, one record was whole.
+        // One record of the torn run was complete.
         assert_eq!(recovery.cut.is_some(), name == "crashed", "{name}: {:?}", recovery.cut);
         let in_log = match name {
-            // (A deletion of what is not there is not logged.)
+            // A deletion of a row that does not exist is not logged.
             "closed" | "crashed" => 56,
             "checkpointed" => 30,
             _ => 0,
         };
         assert_eq!(recovery.transactions, in_log, "{name}");
-        // What this version writes beside it is read with it.
+        // The files that this version writes beside the old ones are read with them.
         drop(db);
         for life in 0..2 {
             let db = open(&storage);

@@ -44,12 +44,12 @@ fn sum(db: &Database, table: Table<u64, u64>) -> u64 {
 
 #[test]
 fn hinted_transactions_on_hot_records_never_conflict() {
-    // Proves: on one worker, interleaved or adapting itself, transfers among four records abort not once with hints;
-    // and that they would without.
+    // Proves that with hints, transfers among four records on one worker never abort, interleaved or with an adapting
+    // worker, and that they abort without hints.
     for batch in [BatchSize::Fixed(48), BatchSize::Auto] {
         let (db, table) = database(0);
         let mut worker = db.worker_with(OnMiss, WorkerOptions { batch, ..WorkerOptions::default() });
-        // Others, so that the table is no small one, in which reads are not left.
+        // More rows, because reads of a small table do not suspend.
         worker.run_each(1000..3000, async |tx, key| tx.put(table, *key, 0).await, |result| result.unwrap());
         let mut ended = 0;
         worker.run_each_hinted(
@@ -72,7 +72,8 @@ fn hinted_transactions_on_hot_records_never_conflict() {
 
 #[test]
 fn submitted_transactions_with_hints_never_conflict_on_one_worker() {
-    // Proves: the same of what other threads submit, one by one and as a batch; and that equal hints keep the order.
+    // Proves the same of transactions that other threads submit, one by one and as a batch, and that equal hints keep
+    // the order.
     let (db, table) = database(1);
     let batch = db.run_each_hinted((0..TRANSACTIONS).collect(), hint, async move |tx, number: &u64| {
         transfer(tx, table, *number).await
@@ -96,7 +97,8 @@ fn submitted_transactions_with_hints_never_conflict_on_one_worker() {
 
 #[test]
 fn a_hinted_transaction_that_is_dropped_makes_way() {
-    // Proves: those that wait for one that is cancelled while it is open or waits itself have their turn.
+    // Proves that transactions get their turn if they wait for a transaction that is cancelled, either open or waiting
+    // itself.
     let (db, table) = database(1);
     let hint = Hint::default().touches(1);
     let first = db.run_hinted(hint, async move |tx| {
@@ -117,7 +119,8 @@ fn a_hinted_transaction_that_is_dropped_makes_way() {
 
 #[test]
 fn a_transaction_that_turns_out_long_lets_others_run() {
-    // Proves: an endless one that nothing was known of does not keep a worker that is used to one after the other.
+    // Proves that an endless transaction without a hint does not block a worker that runs one transaction after the
+    // other.
     let (db, table) = database(1);
     let endless = db.run(async move |tx| -> Result<()> {
         loop {
@@ -133,8 +136,8 @@ fn a_transaction_that_turns_out_long_lets_others_run() {
 
 #[test]
 fn an_adapting_worker_runs_everything_once() {
-    // Proves: over changes of level in the middle of a stream of short and long transactions, hinted and not, each ends
-    // once and sees its own work.
+    // Proves that each transaction ends once and sees its own work when the level changes in the middle of a stream of
+    // short and long transactions, with hints and without.
     let (db, table) = database(0);
     let mut worker = db.worker();
     let ended = Cell::new(0_u64);

@@ -1,4 +1,4 @@
-//! Interactive transactions, one after another and on many threads: each begins as if it were the first.
+//! Interactive transactions, one after another and on many threads. Each begins as if it were the first.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::{Database, Durability, Error, Options, Table, Transaction};
@@ -20,7 +20,8 @@ fn count(tx: &Transaction, table: Table<u64, u64>) -> usize {
     count
 }
 
-/// A transaction inherits nothing from the one whose memory it uses: no failure, no declaration, no leaked scan, no write.
+/// Proves that a transaction inherits nothing from the previous user of its memory: no failure, no declaration, no
+/// leaked scan, and no write.
 #[test]
 fn each_begins_anew() {
     let (db, table) = database();
@@ -47,7 +48,8 @@ fn each_begins_anew() {
     }
 }
 
-/// Rows that a scan has read ahead are handed out between two operations as they were when they were read.
+/// Proves that rows that a scan has read ahead are handed out, between two operations, as they were when they were
+/// read.
 #[test]
 fn rows_read_ahead_stay_as_they_were() {
     let (db, table) = database();
@@ -67,7 +69,8 @@ fn rows_read_ahead_stay_as_they_were() {
     assert_eq!(rows.next().unwrap(), None);
 }
 
-/// Many at once, ended on other threads than those that began them; what is kept of them is bounded.
+/// Proves that many transactions at once can end on other threads than they began on, and that what is kept of them is
+/// bounded.
 #[test]
 fn they_move_between_threads_and_leave_little() {
     const OPEN: u64 = 2000;
@@ -101,7 +104,8 @@ fn they_move_between_threads_and_leave_little() {
     assert!(kept * 5 < while_open, "{kept} bytes of {while_open} are kept when none is open");
 }
 
-/// Transactions that outlive their database's last handle read on, and end by themselves; what they write is refused.
+/// Proves that transactions that outlive their database's last handle continue to read and end by themselves, and that
+/// their writes are refused.
 #[test]
 fn they_may_outlive_the_database() {
     let (db, table) = database();

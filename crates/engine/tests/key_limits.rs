@@ -1,4 +1,4 @@
-//! Keys that are longer than any row's can be: there is no such row, and they are bounds like any others.
+//! Keys that are longer than any row's key can be. No row has such a key, and it bounds a scan like any other.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ fn local() -> Database {
     Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap()
 }
 
-/// Keys that differ late, or only by their lengths: those that rows can have, and longer ones.
+/// Keys that differ late, or only in their lengths: keys that rows can have, and longer ones.
 fn keys(lengths: &[usize]) -> Vec<Vec<u8>> {
     let mut keys = vec![];
     for &length in lengths {
@@ -42,8 +42,8 @@ fn is_too_long<T>(result: Result<T>, key: &[u8]) -> bool {
     matches!(result, Err(Error::KeyTooLong { bytes, bytes_max: KEY_BYTES_MAX }) if bytes == key.len())
 }
 
-/// Proves that every operation on one key finds nothing under a key that is too long, in every kind of table, and that only what would
-/// add a row is refused.
+/// Proves that every operation on one key finds nothing under a key that is too long, in every kind of table, and that
+/// only operations that would add a row are refused.
 #[test]
 fn absent() {
     for &index in IndexKind::ALL {
@@ -113,7 +113,7 @@ fn check_range(
     }
 }
 
-/// A range as a message can show it.
+/// A range, shortened for messages.
 fn shortened(range: (Bound<&Vec<u8>>, Bound<&Vec<u8>>)) -> impl std::fmt::Debug {
     let short = |key: &Vec<u8>| (key.len(), key.first().copied(), key.last().copied());
     (range.0.map(short), range.1.map(short))
@@ -126,7 +126,8 @@ fn ranges<'k>(keys: &'k [Vec<u8>]) -> impl Iterator<Item = (Bound<&'k Vec<u8>>, 
     open.chain(few().flat_map(move |from| few().map(move |to| (from, to))))
 }
 
-/// Proves that a scan with a bound that is too long for a key has the rows on its side in the order of keys, in every table with an order.
+/// Proves that a scan with a bound that is too long for a key has the rows on its side of the bound, in every ordered
+/// table.
 #[test]
 fn bounds() {
     for index in IndexKind::ordered() {
@@ -142,14 +143,14 @@ fn bounds() {
     }
 }
 
-/// Proves the same of scans by secondary indexes, of which one writes NULs in index keys as two bytes.
+/// Proves the same of scans by secondary indexes, one of which writes NULs in index keys as two bytes.
 #[test]
 fn bounds_of_indexes() {
     let db = local();
     let t: Table<u64, [u8]> = db.table("t").unwrap();
     let by_text = db.index(t, "by text", |_, text: &[u8]| Some(text.to_vec())).unwrap();
     let by_own_text = db.unique_index(t, "by own text", |_, text: &[u8]| Some(text.to_vec())).unwrap();
-    // (As many as an index takes where something follows them.)
+    // As many as an index takes if something follows them.
     let texts = [
         &[][..],
         &[0; 500],

@@ -1,5 +1,5 @@
-//! Transactions that read so many rows that only the bounds of their scans are kept. One test, so that nothing else
-//! uses memory in this process meanwhile.
+//! Transactions that read so many rows that only the bounds of their scans are kept. This file has one test, so
+//! nothing else in the process uses memory meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,8 +24,8 @@ const CHANGES: [Change; 3] = [
     |tx, t, key| tx.delete(t, key * STEP).map(|found| assert!(found)),
 ];
 
-/// One scans everything and writes a row that the other has read, who changes row number `key` of those scanned.
-/// How many commit.
+/// One transaction scans everything and writes a row that the other has read. The other changes row number `key` of
+/// the scanned rows. Returns how many commit.
 fn skew(db: &Database, table: Table<u64, u64>, change: Change, key: u64, order: u64) -> usize {
     let side = db.table::<u64, u64>("side").unwrap();
     let (scanner, changer) = (db.begin().unwrap(), db.begin().unwrap());
@@ -46,15 +46,15 @@ fn skew(db: &Database, table: Table<u64, u64>, change: Change, key: u64, order: 
     results.iter().filter(|result| result.is_ok()).count()
 }
 
-/// Of this process, in KiB, where the system says so.
+/// The resident memory of this process in KiB, if the system reports it.
 fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Proves that a scan of more rows than are noted one by one is in the order of all others all the same, as are
-/// those who insert, update or delete within it; and that scanning again and again takes no more memory.
+/// Proves that a scan of more rows than are noted one by one is serializable, together with transactions that insert,
+/// update or delete within it, and that scanning again and again takes no more memory.
 #[test]
 fn long_scans_are_serializable_and_bounded() {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();

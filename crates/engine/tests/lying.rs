@@ -1,5 +1,5 @@
-//! Keys and extractors that contradict themselves: operations on their own tables fail or find other rows than were
-//! meant; other tables' rows are never seen, and no scan, build or checkpoint goes on for ever.
+//! Keys and extractors that contradict themselves. Operations on their own tables fail or find other rows than
+//! intended. Other tables' rows are never seen, and no scan, build or checkpoint continues for ever.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::SystemClock;
@@ -13,10 +13,10 @@ fn database() -> Database {
     Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap()
 }
 
-/// Rows that a scan may show, many more than there are in any test.
+/// The number of rows that a scan may show, many more than any test has.
 const ROWS_MAX: usize = 100_000;
 
-/// All rows that a scan shows, each way, as long as none is an error.
+/// Returns all rows that a scan shows, in each direction, if none is an error.
 fn scan_all<K: Key>(tx: &Transaction, table: Table<K, [u8]>) -> Result<Vec<Vec<u8>>>
 where
     Vec<u8>: AsKey<K>,
@@ -33,7 +33,7 @@ where
     Ok(found)
 }
 
-/// Bytes that pretend to be what they are not.
+/// A key that claims to have other bytes than it has.
 struct Lie<const EIGHT: bool> {
     bytes: Vec<u8>,
     short: Option<(u64, u32)>,
@@ -71,8 +71,8 @@ impl<const EIGHT: bool> AsKey<Lie<EIGHT>> for Vec<u8> {
     }
 }
 
-/// What says that all its keys have eight bytes and has others is refused, whatever is done with such a key; the rows
-/// with honest ones are there.
+/// Proves that a type is refused that claims that all its keys have eight bytes and has others, whatever is done with
+/// such a key. Rows with honest keys are there.
 #[test]
 fn keys_not_of_eight() {
     let db = database();
@@ -104,8 +104,8 @@ fn keys_not_of_eight() {
     tx.commit().unwrap();
 }
 
-/// A short form with more in it than its length says is the key that its length says: scans of the table end, and so do
-/// checkpoints, after which the same rows are there.
+/// Proves that a short form with more bytes in it than its length says is the key that its length gives. Scans of the
+/// table end, and so do checkpoints, after which the same rows are there.
 #[test]
 fn short_forms_with_more() {
     const KEYS: u64 = if cfg!(miri) { 30 } else { 1000 };
@@ -124,7 +124,7 @@ fn short_forms_with_more() {
             tx.put(table, key, &more.to_be_bytes()).unwrap();
         }
     }
-    // Seven bytes of eight say which key it is; of the last keys the eighth bits of `more` do as well.
+    // Seven bytes of eight give the key. For the last keys, the eighth bits of `more` count, too.
     let rows = scan_all(&tx, table).unwrap();
     assert!(rows.len() >= 2 * 8 && rows.len() <= 2 * (7 + KEYS as usize), "{}", rows.len());
     tx.commit().unwrap();
@@ -138,7 +138,7 @@ fn short_forms_with_more() {
     db.close().unwrap();
 }
 
-/// A key that is another one each time that it is asked.
+/// A key that is different each time that it is asked.
 struct Fickle<'c>(&'c AtomicU32);
 
 impl AsKey<Vec<u8>> for Fickle<'_> {
@@ -152,7 +152,7 @@ impl AsKey<Vec<u8>> for Fickle<'_> {
     }
 }
 
-/// Keys that are never the same twice find what they find; the table stays in order.
+/// Proves that keys that are never the same twice do no harm: the table stays in order.
 #[test]
 fn fickle_keys() {
     let (db, count) = (database(), AtomicU32::new(0));
@@ -173,7 +173,7 @@ fn fickle_keys() {
     assert!(last.is_some());
 }
 
-/// Rows enough for the places of removed ones to be used again.
+/// Enough rows that the places of removed rows are used again.
 const ROWS: u64 = if cfg!(miri) { 20 } else { 500 };
 const SECRET: &[u8] = b"another table's row, which is none of the index's business";
 
@@ -185,7 +185,7 @@ fn clean(worker: &mut Worker) {
     assert_eq!(worker.garbage(), 0);
 }
 
-/// Whatever an index of `lies` finds, it is no other table's.
+/// Checks that whatever an index of `lies` finds belongs to no other table.
 fn check_own<I: Key + AsKey<I>>(db: &Database, index: Index<I, u64, [u8]>, unique: Option<I>) {
     let tx = db.begin().unwrap();
     for is_reverse in [false, true] {
@@ -209,8 +209,8 @@ fn check_own<I: Key + AsKey<I>>(db: &Database, index: Index<I, u64, [u8]>, uniqu
     }
 }
 
-/// Indexes whose extractors change their answers keep entries of rows that are gone. Such an entry never leads to
-/// what other tables have put in the rows' places.
+/// Indexes whose extractors change their answers keep entries of removed rows. Proves that such an entry never leads
+/// to what other tables have put in the rows' places.
 #[test]
 fn extractors_that_change_their_answer() {
     static ANSWER: AtomicU32 = AtomicU32::new(0);
@@ -218,7 +218,7 @@ fn extractors_that_change_their_answer() {
     let table: Table<u64, [u8]> = db.table("lies").unwrap();
     let secrets: Table<u64, [u8]> = db.table("secrets").unwrap();
     let mut worker = db.worker();
-    // The extractors lie about rows that were there before there was an index, too.
+    // The extractors also lie about rows that were there before the index.
     let put =
         |worker: &mut Worker, table: Table<u64, [u8]>, keys: std::ops::Range<u64>, value: &'static [u8]| {
             worker.run_each(keys, async move |tx, key| tx.put(table, key, value).await, |put| put.unwrap());
@@ -243,7 +243,7 @@ fn extractors_that_change_their_answer() {
         check_own(&db, many, None);
         check_own(&db, one, Some((0, 7)));
         check_own(&db, some, None);
-        // The places serve the table itself again.
+        // The places are used again by the table itself.
         put(&mut worker, table, 0..ROWS, b"own");
         check_own(&db, many, None);
         check_own(&db, one, Some((0, 7)));
@@ -251,8 +251,8 @@ fn extractors_that_change_their_answer() {
     }
 }
 
-/// Places of the rows of a table with indexes are used again by its own rows: it takes no more of them than it has rows
-/// at once.
+/// Proves that the places of the rows of a table with indexes are used again by the table's own rows: it takes no more
+/// places than it has rows at a time.
 #[test]
 fn kept_places_are_used_again() {
     let db = database();
@@ -269,7 +269,7 @@ fn kept_places_are_used_again() {
     assert!(records.iter().all(|&n| n == records[0]), "{records:?}");
 }
 
-/// An index key that takes away, when it is encoded, what was there before it.
+/// An index key that removes, when it is encoded, the bytes that were there before it.
 struct Greedy;
 
 impl Key for Greedy {
@@ -288,7 +288,8 @@ impl AsKey<Greedy> for Greedy {
     }
 }
 
-/// Such keys make writes fail with an error, or rows be found under no key, and nothing panics.
+/// Proves that such keys make writes fail with an error, or leave rows that are found under no key, and that nothing
+/// panics.
 #[test]
 fn greedy_keys() {
     let db = database();

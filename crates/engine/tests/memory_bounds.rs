@@ -1,4 +1,4 @@
-//! Memory is bounded: at the limit, under updates for ever, and while a snapshot is held.
+//! Memory is bounded: at the limit, under endless updates, and while a snapshot is held.
 
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
 use braiddb::worker::{Worker, WorkerOptions};
@@ -9,13 +9,13 @@ fn database(memory_limit_bytes: u64) -> Database {
         .expect("memory for an empty database")
 }
 
-/// What data takes; transactions have a share of their own.
+/// Returns the bytes that data takes. Transactions have a separate share.
 fn total_bytes(db: &Database) -> u64 {
     let memory = db.statistics().memory;
     memory.total_bytes() - memory.transactions_bytes
 }
 
-/// Tends until nothing is left to clean up.
+/// Cleans up until nothing is left.
 fn clean<S: Suspend>(worker: &mut Worker<Serializable, S>) {
     for _ in 0..100_000 {
         worker.maintain();
@@ -26,7 +26,7 @@ fn clean<S: Suspend>(worker: &mut Worker<Serializable, S>) {
     panic!("{} changes are never cleaned up", worker.garbage());
 }
 
-/// Inserts rows from `first` on until memory is out; how many went in.
+/// Inserts rows from `first` on until memory runs out. Returns how many were inserted.
 fn fill<S: Suspend>(
     worker: &mut Worker<Serializable, S>,
     table: Table<u64, [u8]>,
@@ -44,7 +44,7 @@ fn fill<S: Suspend>(
     unreachable!("memory is limited")
 }
 
-/// At the limit inserts fail, reads go on, and after deletions there is room again.
+/// Checks that inserts fail at the limit, that reads continue, and that there is room again after deletions.
 fn check_limit<S: Suspend>(policy: S, bytes: usize) {
     const LIMIT: u64 = 4 << 20;
     let db = database(LIMIT);
@@ -90,14 +90,14 @@ fn check_limit<S: Suspend>(policy: S, bytes: usize) {
     assert!(least * 10 >= most * 9, "room gets lost: {counts:?} rows of {bytes} bytes");
 }
 
-/// Proves that a small value's memory limit is met cleanly and deletions make room, interleaved.
+/// Proves that small values meet the memory limit cleanly and that deletions make room, interleaved.
 #[test]
 fn limit_with_inline_values() {
     check_limit(OnMiss, 8);
     check_limit(Never, 8);
 }
 
-/// Proves the same for values of their own memory.
+/// Proves the same for values with their own memory.
 #[test]
 fn limit_with_long_values() {
     check_limit(OnMiss, 100);
@@ -105,7 +105,7 @@ fn limit_with_long_values() {
     check_limit(Seeded::new(1), 9000);
 }
 
-/// Proves that a full database can be made room in, as the error says: deletions go on at the limit.
+/// Proves that room can be made in a full database, as the error says: deletions work at the limit.
 #[test]
 fn deletions_at_the_limit() {
     for bytes in [8, 32, 1000] {
@@ -125,7 +125,7 @@ fn deletions_at_the_limit() {
     }
 }
 
-/// Proves that a transaction that runs out of memory half-way is undone as a whole.
+/// Proves that a transaction that runs out of memory halfway is undone as a whole.
 #[test]
 fn out_of_memory_undoes_everything() {
     let db = database(2 << 20);
@@ -144,7 +144,7 @@ fn out_of_memory_undoes_everything() {
         clean(&mut worker);
         assert_eq!(db.statistics().memory.records, 0);
     }
-    // A failure cannot be swallowed: the transaction does not commit.
+    // A failure cannot be ignored: the transaction does not commit.
     let swallowed = worker.run(async |tx| {
         for key in 0..1_000_000u64 {
             if tx.insert(table, key, &[1; 50]).await.is_err() {
@@ -161,17 +161,17 @@ fn out_of_memory_undoes_everything() {
 
 const KEYS: u64 = 100;
 
-/// Memory after some updates is no less than memory after many more.
+/// Checks that many more updates take no more memory than some updates.
 fn check_steady(db: &Database, what: &str, mut update: impl FnMut(u64)) {
     (0..10).for_each(&mut update);
     let before = total_bytes(db);
     (10..60).for_each(&mut update);
     let after = total_bytes(db);
-    // A chunk of version memory more may be in use at one moment than at another.
+    // Between one moment and another, one chunk more of version memory may be in use.
     assert!(after <= before + (4 << 20), "{what}: {before} bytes grew to {after}");
 }
 
-/// Transactions of `WRITES` updates each.
+/// Runs transactions of `WRITES` updates each.
 fn check_updates<S: Suspend, const WRITES: u64>(policy: S, what: &str, bytes: usize) {
     let db = database(u64::MAX);
     let table: Table<u64, [u8]> = db.table("t").expect("memory");
@@ -195,7 +195,7 @@ fn check_updates<S: Suspend, const WRITES: u64>(policy: S, what: &str, bytes: us
     assert_eq!(db.statistics().memory.records, KEYS);
 }
 
-/// Proves that garbage is collected as fast as it is made, whatever the policy and the transactions' length.
+/// Proves that garbage is collected as fast as it is made, for every policy and every length of transactions.
 #[test]
 fn updates_in_workers() {
     check_updates::<_, 1>(OnMiss, "interleaved", 100);
@@ -227,7 +227,7 @@ fn updates_in_interactive_transactions() {
     check::<20>();
 }
 
-/// Proves that records come and go without memory growing.
+/// Proves that records are made and removed without growing memory.
 #[test]
 fn inserts_and_deletes() {
     let db = database(u64::MAX);
@@ -250,7 +250,7 @@ fn inserts_and_deletes() {
     assert!(db.statistics().memory.nodes < 20_000, "{:?}", db.statistics().memory);
 }
 
-/// Proves that a snapshot held open keeps what it can see, and little of what came and went since.
+/// Proves that an open snapshot keeps what it can see, and little of what was inserted and deleted since.
 #[test]
 fn one_long_snapshot() {
     fn check<S: Suspend>(policy: S, writes: u64) {
@@ -270,7 +270,7 @@ fn one_long_snapshot() {
         for round in 1..=200_000 / writes / 1000 {
             worker.run_each(round..round + 1000, put_all, |result| result.expect("it is retried"));
         }
-        // Some thousands of changes wait for the pass around snapshots: at 1,000 bytes, some MiB.
+        // Some thousands of changes wait for the pass around snapshots: at 1,000 bytes each, some MiB.
         let held_bytes = db.statistics().memory.versions_bytes;
         assert!(held_bytes < 24 << 20, "{writes} writes: {held_bytes} bytes are held");
         assert!(worker.garbage() < 20_000, "{writes} writes: {} changes wait", worker.garbage());
@@ -293,7 +293,7 @@ fn bytes_per_record() {
     let mut worker = db.worker();
     worker.run_each(
         0..RECORDS,
-        // A bijection, so that all keys differ and come in no order.
+        // A bijection, so all keys differ and arrive in no order.
         async |tx, i| tx.insert(table, i.wrapping_mul(0x9e37_79b9_7f4a_7c15), *i).await,
         |result| result.expect("all keys differ"),
     );
@@ -318,7 +318,7 @@ fn tend_after_interactive_transactions() {
     for i in 0..1000 {
         inserter.insert(table, i, 2).expect("deleted");
     }
-    while worker.maintain() {} // passes by the tombstones, which are covered
+    while worker.maintain() {} // passes the tombstones, which are covered
     drop(inserter);
     // The rounds that an epoch needs, and no more.
     let rounds = (0..100).take_while(|_| db.maintain() | worker.maintain()).count();

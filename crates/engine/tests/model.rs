@@ -1,6 +1,6 @@
-//! The whole engine against a `BTreeMap`: random transactions through every way of running one, with
-//! readers interleaved and snapshots held open across later transactions. At the end everything is
-//! deleted, and the memory of it comes back.
+//! Compares the whole engine with a `BTreeMap`. Random transactions run in every way of running a transaction, with
+//! readers interleaved and snapshots held open across later transactions. At the end everything is deleted, and its
+//! memory is given back.
 
 use braiddb::suspend::{Never, OnMiss, PrefetchOnly, Seeded, Suspend};
 use braiddb::worker::{Worker, WorkerOptions};
@@ -15,7 +15,7 @@ use std::ops::Bound;
 type Rows<K> = BTreeMap<K, Vec<u8>>;
 type Place = (u32, String);
 
-/// What the three tables should hold.
+/// The expected contents of the three tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     numbers: Rows<u64>,
@@ -64,12 +64,12 @@ struct Plan {
     ops: Vec<Op>,
     way: Way,
     commits: bool,
-    /// Open a snapshot before it; close the oldest after it.
+    /// Opens a snapshot before the plan, and closes the oldest after it.
     opens: bool,
     closes: bool,
 }
 
-// ---- the keys that numbers stand for: few, so that they meet again, and alike
+// ---- the keys that numbers stand for: few, so that they meet again, and similar
 fn number(n: u16) -> u64 {
     match n % 8 {
         0..4 => u64::from(n),
@@ -291,7 +291,7 @@ fn interactively(db: &Database, tables: Tables, model: &mut Model, plan: &Plan) 
     }
 }
 
-/// A snapshot that is held open sees what it saw when it began.
+/// Checks that an open snapshot sees what it saw when it began.
 fn check_snapshot(snapshot: &(Transaction, Model), tables: Tables, reverse: bool) {
     let found = snapshot.0.with(async |tx| everything(tx, tables, reverse).await).expect("it only reads");
     assert!(found == snapshot.1, "a held snapshot changed");
@@ -324,7 +324,7 @@ impl Workers {
     }
 }
 
-/// Deletes what is left; then all memory but the empty tables' comes back.
+/// Deletes what is left. Then all memory is given back, except the empty tables'.
 fn check_reclamation(db: &Database, workers: &mut Workers, tables: Tables, model: &Model) {
     let delete = async |tx: &Txn, _: &usize| {
         for key in model.numbers.keys() {
@@ -339,7 +339,7 @@ fn check_reclamation(db: &Database, workers: &mut Workers, tables: Tables, model
         Ok(())
     };
     workers.interleaved.run_each(0..1, delete, |result| result.expect("nothing is in its way"));
-    // What interactive transactions left is cleaned up by the interactive ones to come.
+    // Later interactive transactions clean up what earlier ones left.
     let flush: Table<u64, u64> = db.table("flush").expect("memory");
     for i in 0..100 {
         let tx = db.begin().expect("room");
@@ -350,7 +350,7 @@ fn check_reclamation(db: &Database, workers: &mut Workers, tables: Tables, model
     assert!(workers.interleaved.run(cleared).expect("nothing is in its way"));
     let is_clean = |_| {
         let garbage = workers.maintain();
-        // An operation of an interactive transaction lets the epoch of its context go on.
+        // An operation of an interactive transaction lets the epoch of its context continue.
         drop(db.begin());
         garbage == 0 && db.statistics().memory.records == 0
     };
@@ -448,14 +448,14 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Proves that the engine does what the model does, through every way of running a transaction.
+    /// Proves that the engine behaves like the model in every way of running a transaction.
     #[test]
     fn as_the_model(plans in plans(), seed in any::<u64>()) {
         check(&plans, seed);
     }
 }
 
-/// Proves that growth to many nodes in all tables, and back, goes as in the model.
+/// Proves that growth to many nodes in all tables, and shrinking back, match the model.
 #[test]
 fn grows_and_shrinks() {
     let op = |i: u16, act: Act| Op { table: (i % 3) as u8, key: i / 3, act };

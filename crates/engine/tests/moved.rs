@@ -1,5 +1,5 @@
-//! The directory of an open database, in the hands of others: renamed, replaced, removed, linked. A database keeps to the
-//! directory that it was opened in, and nothing is acknowledged any more soon after its files are gone.
+//! Other programs rename, replace, remove or link the directory of an open database. The database stays in the
+//! directory in which it was opened, and soon after its files are gone it acknowledges nothing more.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A directory for a test's databases, which is removed with it.
+/// A directory for a test's databases, which is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -35,7 +35,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Segments are short, so that they change names all the time.
+/// Segments are short, so they change names all the time.
 fn options() -> Options {
     Options { workers: 1, pin_workers: false, log_segment_bytes: 64 << 10, ..Options::default() }
 }
@@ -66,7 +66,8 @@ fn contents(db: &Database, table: Table<u64, u64>) -> Vec<(u64, u64)> {
     rows.wait().unwrap()
 }
 
-/// The database at this path holds the keys from 0 to `rows` with this value, and nothing else; and all its files are good.
+/// Checks that the database at this path has the keys from 0 to `rows` with this value, and nothing else, and that all
+/// its files are good.
 fn check(path: &Path, rows: u64, value: u64) {
     let (db, table) = open(path);
     assert_eq!(contents(&db, table), (0..rows).map(|key| (key, value)).collect::<Vec<_>>());
@@ -75,17 +76,17 @@ fn check(path: &Path, rows: u64, value: u64) {
     assert!(found.is_good(), "{found:?}");
 }
 
-/// The file of the log that is written now.
+/// Returns the file of the log that is written now.
 fn current_segment(path: &Path) -> PathBuf {
     let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut segments: Vec<_> = names.filter(|name| name.starts_with("log-")).collect();
     segments.sort_unstable();
-    // (The last is prepared and has not begun.)
+    // The last segment is prepared and has not begun.
     path.join(&segments[segments.len() - 2])
 }
 
-/// Commits are refused soon after this was done to the files of a database, for this reason; reads go on, and closing
-/// says that not all is well.
+/// Checks that commits are refused for this reason soon after `act` was applied to the files of a database, that reads
+/// continue, and that closing reports an error.
 fn refuses_after(name: &str, reason: &str, act: impl FnOnce(&Path)) {
     let scratch = Scratch::new(name);
     let path = scratch.path("p");
@@ -100,9 +101,9 @@ fn refuses_after(name: &str, reason: &str, act: impl FnOnce(&Path)) {
         }
         assert!(begun.elapsed() < Duration::from_secs(20), "commits are acknowledged for ever");
     };
-    // Twice a second it is looked; the rest is for a machine that is busy.
+    // The engine looks twice a second. The rest is for a busy machine.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    // (The commit that was under way may be answered that its outcome is unknown.)
+    // The commit that was in progress may get the answer that its outcome is unknown.
     let text = db.table::<u64, u64>("another").unwrap_err().to_string();
     assert!(text.contains(reason) && text.contains("somebody else has removed, moved or replaced"), "{text}");
     let later = put(&db, table, 1, 3).unwrap_err();
@@ -115,8 +116,8 @@ fn refuses_after(name: &str, reason: &str, act: impl FnOnce(&Path)) {
     assert!(matches!(db.close(), Err(Error::Log(wal::Error::Stopped(_)))));
 }
 
-/// Proves that a database whose directory is renamed goes on there, and one that is made at the old path is another: both
-/// keep all that was acknowledged, whatever checkpoints they make.
+/// Proves that a database whose directory is renamed continues there, and that a database that is made at the old path
+/// is another. Both keep everything that was acknowledged, whatever checkpoints they make.
 #[test]
 fn a_renamed_directory_is_still_its_databases() {
     let scratch = Scratch::new("renamed");
@@ -149,7 +150,8 @@ fn names(directory: &Path) -> Vec<OsString> {
     names
 }
 
-/// Copies the files of a database that is open, and may remove files of its own and make others: in that case all is copied again.
+/// Copies the files of an open database. The database may meanwhile remove files and make others. In that case,
+/// everything is copied again.
 fn copy_all(from: &Path, to: &Path) {
     loop {
         let found = names(from);
@@ -166,8 +168,8 @@ fn copy_all(from: &Path, to: &Path) {
     }
 }
 
-/// Proves that a killed process's database is whole after its directory was renamed: what was acknowledged is in the place
-/// that the directory has now.
+/// Proves that a killed process's database is complete after its directory was renamed: what was acknowledged is in
+/// the directory's present place.
 #[test]
 fn a_renamed_directory_is_recovered_without_a_close() {
     let scratch = Scratch::new("killed");
@@ -188,7 +190,8 @@ fn a_renamed_directory_is_recovered_without_a_close() {
     check(&q, 5000, 1);
 }
 
-/// Proves that a link on the path may be switched while a database is open: it stays in the directory that the link led to.
+/// Proves that a link on the path may be switched while a database is open: it stays in the directory to which the
+/// link led.
 #[test]
 fn a_link_that_is_switched_leads_to_another_database() {
     let scratch = Scratch::new("switched");
@@ -207,7 +210,7 @@ fn a_link_that_is_switched_leads_to_another_database() {
         a.checkpoint().unwrap();
         b.checkpoint().unwrap();
     }
-    // One database, by whatever path.
+    // One database, by each of its paths.
     for path in [&one, &two, &link] {
         assert!(matches!(Database::open(path, options()), Err(Error::Storage(_))), "{path:?}");
     }
@@ -217,7 +220,7 @@ fn a_link_that_is_switched_leads_to_another_database() {
     check(&two, 3000, 2);
 }
 
-/// Proves that nothing is acknowledged for longer than a look takes when the whole directory is removed, and that closing
+/// Proves that when the whole directory is removed, acknowledgments stop within the time of a look, and that closing
 /// neither succeeds nor makes anything at the path again.
 #[test]
 fn commits_are_refused_when_the_directory_is_removed() {
@@ -230,7 +233,7 @@ fn commits_are_refused_when_the_directory_is_removed() {
     assert!(!aside.exists());
 }
 
-/// Proves the same of the single files that a log cannot do without: removed, moved away, or replaced by a copy.
+/// Proves the same of the single files that a log needs: removed, moved away, or replaced by a copy.
 #[test]
 fn commits_are_refused_when_a_needed_file_is_gone() {
     refuses_after("unlinked", "log-", |path| fs::remove_file(current_segment(path)).unwrap());
@@ -245,8 +248,8 @@ fn commits_are_refused_when_a_needed_file_is_gone() {
     refuses_after("nameless", "database", |path| fs::remove_file(path.join("database")).unwrap());
 }
 
-/// Proves that a lock holds although its file is removed, or another file gets its name: a second process would write to the
-/// same log.
+/// Proves that a lock holds although its file is removed, or another file gets its name. Otherwise a second process
+/// would write to the same log.
 #[test]
 fn a_lock_holds_without_its_file() {
     let scratch = Scratch::new("lock");
@@ -266,7 +269,7 @@ fn a_lock_holds_without_its_file() {
     put_all(&db, table, 100..200, 1);
     db.close().unwrap();
     check(&path, 200, 1);
-    // And the guard of a storage alone, of the same handle too.
+    // The guard of a storage alone, of the same handle too.
     let storage = FileStorage::open(&path).unwrap();
     let guard = storage.lock(&Holder::this_process(0)).unwrap();
     fs::remove_file(path.join(LOCK_NAME)).unwrap();
@@ -283,8 +286,8 @@ fn link_all(from: &Path, to: &Path) {
     }
 }
 
-/// Proves that files with a second name are not written: a copy by hard links is refused, and neither it nor what it was made
-/// of is harmed.
+/// Proves that files with a second name are not written: a copy by hard links is refused, and neither the copy nor the
+/// original is harmed.
 #[test]
 fn a_copy_by_hard_links_is_refused() {
     let scratch = Scratch::new("linked");
@@ -297,7 +300,7 @@ fn a_copy_by_hard_links_is_refused() {
     link_all(&path, &copy);
     let error = Database::open(&copy, options()).unwrap_err();
     assert!(error.to_string().contains("hard link"), "{error}");
-    // It can be read, and what was copied from it is whole.
+    // The copy can be read, and a backup of it is complete.
     tools::backup(&FileStorage::open(&copy).unwrap(), &FileStorage::create(scratch.path("real")).unwrap())
         .unwrap();
     check(&scratch.path("real"), 5000, 2);
@@ -305,8 +308,8 @@ fn a_copy_by_hard_links_is_refused() {
     check(&path, 5000, 2);
 }
 
-/// Proves that a copy by hard links of a database that is open, and that goes on writing the files which both have, is refused for the
-/// links, and not for what is found in the files.
+/// Proves that a copy by hard links of an open database, which continues to write the shared files, is refused because
+/// of the links, and not because of what is in the files.
 #[test]
 fn a_copy_by_hard_links_of_an_open_database_is_refused() {
     let scratch = Scratch::new("linked-open");
@@ -314,13 +317,13 @@ fn a_copy_by_hard_links_of_an_open_database_is_refused() {
     let (db, table) = open(&path);
     put_all(&db, table, 0..5000, 1);
     link_all(&path, &copy);
-    fs::remove_file(copy.join(LOCK_NAME)).unwrap(); // with it the copy counts as open
+    fs::remove_file(copy.join(LOCK_NAME)).unwrap(); // with the lock file, the copy counts as open
     for generation in 2..10 {
         put_all(&db, table, 0..5000, generation);
         let error = Database::open(&copy, options()).unwrap_err();
         assert!(error.to_string().contains("hard link"), "{error}");
     }
-    // Nor for what its own files say: the links are looked at before anything is read.
+    // Nor because of its own files' contents: the links are checked before anything is read.
     let first = fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
     let first =
         first.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("log-")).min().unwrap();
@@ -335,8 +338,8 @@ fn a_copy_by_hard_links_of_an_open_database_is_refused() {
     check(&path, 5000, 9);
 }
 
-/// Proves that segments that got a second name while the database is open are not written over when the log takes others:
-/// a copy of an open database that was made of links stays a database.
+/// Proves that segments that get a second name while the database is open are not overwritten when the log takes new
+/// segments: a copy of an open database that was made of links stays a database.
 #[test]
 fn linked_segments_are_not_used_again() {
     let scratch = Scratch::new("relinked");
@@ -346,7 +349,7 @@ fn linked_segments_are_not_used_again() {
     link_all(&path, &copy);
     let current = current_segment(&copy);
     let kept: Vec<_> = fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path()).collect();
-    // (The one that is written now, and the next one, are the log's still.)
+    // The segment that is written now, and the next one, are still the log's.
     let kept: Vec<_> = kept
         .into_iter()
         .filter(|path| *path < current)

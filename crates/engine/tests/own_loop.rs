@@ -1,5 +1,5 @@
-//! A thread that owns sockets and a worker: transactions beyond the batch, a descriptor that wakes the thread, and rounds
-//! that end. What is shown is shown by counts and orders, never by time.
+//! A thread that owns sockets and a worker: transactions beyond the batch, a descriptor that wakes the thread, and
+//! rounds that end. The tests check counts and orders, never times.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::{Clock, SystemClock};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Rounds between two looks at the sockets.
 const ROUNDS_MAX: u32 = 40;
-/// Longer than any test takes: a wait that is not ended by anything else fails the test.
+/// Longer than any test takes. If nothing else ends a wait, the test fails.
 const LONG: Duration = Duration::from_secs(120);
 
 fn database(options: Options) -> (Database, Table<u64, u64>) {
@@ -29,7 +29,7 @@ fn database(options: Options) -> (Database, Table<u64, u64>) {
     (db, table)
 }
 
-/// Waits for the descriptors, no longer than the worker may sleep. Returns which are readable.
+/// Waits for the descriptors, no longer than the worker may sleep. Returns the readable ones.
 fn wait<const N: usize>(descriptors: [&dyn AsFd; N], sleep: Sleep) -> [bool; N] {
     let timeout = sleep.timeout().unwrap_or(LONG);
     let timeout =
@@ -44,7 +44,7 @@ fn is_readable(descriptor: &dyn AsFd) -> bool {
     wait([descriptor], Sleep::NotNow)[0]
 }
 
-/// Something that a socket brings and transactions wait for.
+/// A message that a socket brings and for which transactions wait.
 #[derive(Default)]
 struct Message {
     has_come: Cell<bool>,
@@ -69,7 +69,7 @@ impl Message {
     }
 }
 
-/// Spawns one transaction that counts `key` up, and adds to `ended` when it has.
+/// Spawns a transaction that counts `key` up, and adds to `ended` when it has ended.
 fn count_up(
     worker: &mut Worker,
     table: Table<u64, u64>,
@@ -90,8 +90,8 @@ fn count_up(
 
 #[test]
 fn sockets_stay_responsive_while_transactions_run() {
-    // Proves: 10,000 transactions that are spawned at once all commit, while whatever a peer sends is read in the very next
-    // turn of the loop, of many turns.
+    // Proves that 10,000 transactions that are spawned at once all commit, while everything that a peer sends is read
+    // in the very next of many turns of the loop.
     const TRANSACTIONS: u64 = 10_000;
     const ROUNDS_MAX: u32 = 4;
     let (db, table) = database(Options::default());
@@ -122,7 +122,7 @@ fn sockets_stay_responsive_while_transactions_run() {
         turns += 1;
     }
     assert_eq!(ended.get(), TRANSACTIONS);
-    // In a round no more transactions end than are open: 16, and as many more as take their places at once.
+    // In a round, no more transactions end than are open: 16, and as many that take their places at once.
     assert!(turns >= TRANSACTIONS / u64::from(ROUNDS_MAX) / 64, "{turns} turns");
     let sum = worker.run(async |tx| {
         let (mut rows, mut sum) = (tx.scan_all(table), 0);
@@ -136,9 +136,9 @@ fn sockets_stay_responsive_while_transactions_run() {
 
 #[test]
 fn a_lock_s_holder_may_wait_for_a_socket() {
-    // Proves: while one transaction holds a row and waits for what a client of a listener of the same thread will send,
-    // thousands that want the row wait, in the row's queue and the worker's; the thread sleeps, and the client's bytes
-    // end it all.
+    // One transaction holds a row and waits for what a client of a listener of the same thread will send. Proves that
+    // thousands of transactions that want the row wait in the row's queue and the worker's, that the thread sleeps,
+    // and that the client's bytes end all waits.
     const TRANSACTIONS: u64 = 3000;
     let (db, table) = database(Options { lock_wait_ms: 1_000_000, ..Options::default() });
     let mut worker = db.worker();
@@ -179,7 +179,7 @@ fn a_lock_s_holder_may_wait_for_a_socket() {
         if sleep != Sleep::NotNow && client.is_none() {
             assert_eq!(ended.get(), 0, "the row is locked");
             assert!(worker.queued() > 0 && worker.open() > 1000);
-            // Only now there is anything to read, ever.
+            // From now on, there is something to read.
             client = Some(std::thread::spawn(move || {
                 TcpStream::connect(address).unwrap().write_all(b"go").unwrap();
             }));
@@ -206,7 +206,7 @@ fn a_lock_s_holder_may_wait_for_a_socket() {
     assert_eq!(worker.run(async |tx| tx.get(table, 1).await).unwrap(), Some(1000 + TRANSACTIONS));
 }
 
-/// A clock that goes on when it is told to.
+/// A clock that moves only when it is told to.
 #[derive(Default)]
 struct Hands(AtomicU64);
 
@@ -231,8 +231,8 @@ fn settle(worker: &mut Worker) -> Option<Duration> {
 
 #[test]
 fn the_end_of_a_wait_for_a_row_wakes_the_worker() {
-    // Proves: a worker whose transaction waits for a row says when that wait is over, to the nanosecond; a commit of the
-    // holder makes the descriptor readable; and without one, a call at that time ends the wait.
+    // Proves that a worker whose transaction waits for a row reports the end of the wait, to the nanosecond. A commit
+    // of the holder makes the descriptor readable. Without a commit, a call at that time ends the wait.
     const WAIT_MS: u64 = 50;
     for commits in [true, false] {
         let clock = Arc::new(Hands::default());
@@ -268,8 +268,8 @@ fn the_end_of_a_wait_for_a_row_wakes_the_worker() {
 
 #[test]
 fn a_durable_commit_wakes_the_worker() {
-    // Proves: the result of a commit is held back until the log has it, which makes the descriptor readable; the transaction
-    // has left its place meanwhile.
+    // Proves that the result of a commit is held back until the log has it, which makes the descriptor readable, and
+    // that the transaction has left its place meanwhile.
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));
     let options = Options { workers: 0, log_segment_bytes: 1 << 18, ..Options::default() };
     let db: Database =
@@ -302,8 +302,8 @@ fn a_durable_commit_wakes_the_worker() {
 
 #[test]
 fn an_idle_worker_cleans_up_again() {
-    // Proves: a worker that has superseded rows which an open transaction can see is to be called again, and sleeps for as
-    // long as nothing wakes it once they are gone.
+    // Proves that a worker that has superseded rows which an open transaction can see asks to be called again, and
+    // that it sleeps for as long as nothing wakes it once these rows are gone.
     let (db, table) = database(Options::default());
     let mut worker = db.worker();
     worker.wake_fd().unwrap();
@@ -324,8 +324,8 @@ fn an_idle_worker_cleans_up_again() {
 
 #[test]
 fn what_waits_is_counted_and_limited() {
-    // Proves: transactions that wait for a place are in the memory account, and out of it again when they are let in,
-    // cancelled, or dropped with the worker; and either limit refuses with an error that says what to do.
+    // Proves that transactions that wait for a place are in the memory account, and are taken out when they are let
+    // in, cancelled, or dropped with the worker. Either limit refuses with an error that says what to do.
     let bytes = |db: &Database| db.statistics().memory.transactions_bytes;
     let (db, table) = database(Options { memory_limit_bytes: 4 << 20, ..Options::default() });
     let options = || WorkerOptions { batch: 4.into(), queued_max: 50, ..WorkerOptions::default() };
@@ -363,8 +363,8 @@ fn what_waits_is_counted_and_limited() {
 
 #[test]
 fn hinted_ones_take_turns_beyond_the_batch() {
-    // Proves: spawned transactions that touch the same keys run one after the other, in the order in which they were spawned,
-    // and without a conflict, however many wait; others go on beside them.
+    // Proves that spawned transactions that touch the same keys run one after the other, in the order in which they
+    // were spawned and without a conflict, however many wait, and that others continue beside them.
     let (db, table) = database(Options::default());
     let mut worker = db
         .worker_with(braiddb::suspend::OnMiss, WorkerOptions { batch: 8.into(), ..WorkerOptions::default() });
@@ -390,7 +390,8 @@ fn hinted_ones_take_turns_beyond_the_batch() {
 
 #[test]
 fn a_cancelled_one_never_begins() {
-    // Proves: a transaction that is cancelled while it waits for a place is not begun, and one that runs is undone.
+    // Proves that a transaction that is cancelled while it waits for a place does not begin, and that a running one is
+    // undone.
     let (db, table) = database(Options::default());
     let mut worker = db
         .worker_with(braiddb::suspend::OnMiss, WorkerOptions { batch: 1.into(), ..WorkerOptions::default() });
@@ -419,7 +420,7 @@ fn a_cancelled_one_never_begins() {
 
 #[test]
 fn the_descriptor_is_a_descriptor() {
-    // Proves: it can go into a set by number as well as by reference, and is the same at every call.
+    // Proves that the descriptor can go into a set by number and by reference, and is the same at every call.
     use std::os::fd::AsRawFd;
     let (db, _) = database(Options::default());
     let mut worker = db.worker();

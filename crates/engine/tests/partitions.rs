@@ -1,5 +1,5 @@
-//! Transactions that declare their partitions, under the scheme that has some: whatever they declare, they do what they say, beside others
-//! of other partitions.
+//! Transactions that declare their partitions, under the scheme that has partitions. Whatever they declare, they do
+//! their work beside other transactions of other partitions.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn small() -> Database<HStore> {
     database(Options { workers: 0, lab: parts(4), retries_max: u32::MAX, ..Options::default() })
 }
 
-/// A table whose keys' numbers decide, with rows 0 to 15 that are 0.
+/// Makes a table whose keys' numbers decide the partition, with rows 0 to 15 that are 0.
 fn rows(db: &Database<HStore>) -> Table<u64, u64> {
     let t = db.partitioned_table("t", 64).unwrap();
     let tx = db.begin().unwrap();
@@ -46,7 +46,7 @@ fn is_conflict<T: std::fmt::Debug>(done: Result<T>) -> bool {
     }
 }
 
-/// Transactions with partitions of their own go on beside each other, and read what is in no partition.
+/// Proves that transactions with different partitions run beside each other, and read what is in no partition.
 #[test]
 fn other_partitions_are_free() {
     let db = small();
@@ -71,8 +71,9 @@ fn other_partitions_are_free() {
     assert_eq!(seen, [Some(10), Some(20), None, Some(1)]);
 }
 
-/// What a transaction has not declared it can do as well, of any kind, unless another one has a partition for it which comes before its
-/// own: then it is a conflict, and has changed nothing. The same in a closure is run again.
+/// Proves that a transaction can also do what it has not declared, of any kind, unless another transaction has a
+/// partition for it that is ordered before its own. Then the operation is a conflict, and has changed nothing. In a
+/// closure, it is run again.
 #[test]
 fn more_than_declared() {
     let db = small();
@@ -124,7 +125,7 @@ fn more_than_declared() {
     assert_eq!((sum.unwrap(), runs.get()), (11, 2));
 }
 
-/// Of a transaction that declares nothing, others wait for what it has used, and for nothing else.
+/// Proves that other transactions wait for what a transaction without declarations has used, and for nothing else.
 #[test]
 fn nothing_declared() {
     let db = small();
@@ -133,18 +134,18 @@ fn nothing_declared() {
     a.put(t, 2, 20).unwrap();
     b.put(t, 1, 10).unwrap();
     a.put(t, 3, 30).unwrap();
-    a.put(t, 0, 5).unwrap(); // it is free, although it comes before
+    a.put(t, 0, 5).unwrap(); // it is free, although it is ordered before
     assert!(is_conflict(a.get(t, 1)));
     b.put(t, 5, 50).unwrap();
     b.commit().unwrap();
     drop(a);
     let tx = db.begin().unwrap();
-    assert_eq!(tx.get(all, 1).unwrap(), None); // of no partition, and it has none: it takes all
+    assert_eq!(tx.get(all, 1).unwrap(), None); // in no partition; `tx` has none and takes all
     let values = [0, 1, 2, 3, 5].map(|key| tx.get(t, key).unwrap());
     assert_eq!(values, [0, 10, 0, 0, 50].map(Some));
 }
 
-/// Ranges are of one partition where their bounds begin alike.
+/// Proves that a range is in one partition if the beginnings of its bounds are equal.
 #[test]
 fn ranges() {
     let db = small();
@@ -179,8 +180,8 @@ fn ranges() {
     assert_eq!(count(all.scan::<_, _, (u32, u32)>(t, ..)).unwrap(), 20);
 }
 
-/// Several declarations count together. Of those that come later, one that comes before and is taken is not waited for: the transaction
-/// gives way, and does not wait in a circle.
+/// Proves that several declarations add up. If a later declaration names a partition that is ordered before and taken,
+/// the transaction aborts and does not wait in a circle.
 #[test]
 fn declarations_add_up() {
     let db = small();
@@ -211,8 +212,8 @@ fn declarations_add_up() {
     assert_eq!((done.is_ok(), runs.get()), (true, 2));
 }
 
-/// A partition that is taken is waited for in order, by transactions of one worker as of several; those that are dropped meanwhile
-/// leave the queue.
+/// Proves that a taken partition is waited for in order, by transactions of one worker and of several, and that
+/// transactions that are dropped meanwhile leave the queue.
 #[test]
 fn partitions_are_waited_for() {
     let db = small();
@@ -264,7 +265,8 @@ fn partitions_are_waited_for() {
     assert_eq!(sum, 300);
 }
 
-/// A transaction that keeps a partition for long is waited for asleep; and no longer than rows are.
+/// Proves that transactions sleep while they wait for a transaction that keeps a partition for long, no longer than
+/// for rows.
 #[test]
 fn idle_holders_are_not_spun_for() {
     let options = Options { workers: 1, lab: parts(4), lock_wait_ms: 2000, ..Options::default() };
@@ -293,7 +295,7 @@ fn idle_holders_are_not_spun_for() {
     assert_eq!(waits.wait().unwrap(), Some(5));
 }
 
-/// A row in another one's partition counts as locked.
+/// Proves that a row in another transaction's partition counts as locked.
 #[test]
 fn rows_of_others_are_locked() {
     let db = small();
@@ -320,7 +322,8 @@ fn by_group(db: &Database<HStore>, t: Table<u64, u64>) -> Index<u64, u64, u64> {
     db.partitioned_index(t, "by group", 64, |_, value: u64| Some(value)).unwrap()
 }
 
-/// An index is read with the partition of its entries, if all rows lie where their entries do, and with all partitions else.
+/// Proves that an index is read with the partition of its entries if all rows are in the same partitions as their
+/// entries, and with all partitions otherwise.
 #[test]
 fn indexes() {
     let db = small();
@@ -364,7 +367,8 @@ fn indexes() {
     assert!(matches!(wrong, Err(Error::IndexMismatch { .. })));
 }
 
-/// What decides the partition is said once at a time, whatever the scheme, and is not what tables are.
+/// Proves that a table's partitioning cannot be declared in a second way, that the table has it again when it is opened
+/// as a plain table, and that impossible numbers of bits and of partitions are refused.
 #[test]
 fn said_once() {
     let db = small();
@@ -389,7 +393,7 @@ fn said_once() {
     }
 }
 
-/// Under another scheme nobody asks for the partitions, and nothing waits.
+/// Proves that another scheme does not ask for partitions, and that nothing waits.
 #[test]
 fn other_schemes_do_not_ask() {
     let options = Options { workers: 0, ..Options::default() };

@@ -1,4 +1,4 @@
-//! Where workers' time goes: what is measured, and that measuring harms nothing.
+//! Where workers' time goes: what is measured, and that measuring does no harm.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn fixed(batch: usize) -> WorkerOptions {
     WorkerOptions { batch: BatchSize::Fixed(batch), ..WorkerOptions::default() }
 }
 
-/// Work that takes its time and no operation.
+/// Work that takes time and is no operation.
 fn think(steps: u64) {
     std::hint::black_box((0..steps).fold(1u64, |x, i| std::hint::black_box(x.wrapping_mul(31) ^ i)));
 }
@@ -49,7 +49,7 @@ fn work<S: Suspend>(db: &Database, table: Table<u64, u64>, policy: S, batch: usi
 
 #[test]
 fn every_mode_tells_where_its_time_goes() {
-    // Proves that the parts of a transaction are seen in every way to run it, and that shares add up to 1.
+    // Proves that the parts of a transaction are measured in every way of running it, and that shares add up to 1.
     let (db, table) = database();
     db.set_profiling(true);
     for (mode, breakdown) in [
@@ -83,7 +83,7 @@ fn nothing_is_measured_unasked() {
 
 #[test]
 fn closures_that_think_are_useful() {
-    // Proves that the time of the closure's own code counts as such, with one transaction open and with many.
+    // Proves that the time of the closure's own code is counted as such, with one open transaction and with many.
     let (db, table) = database();
     db.set_profiling(true);
     for batch in [1, 16] {
@@ -103,8 +103,8 @@ fn closures_that_think_are_useful() {
 
 #[test]
 fn conflicts_waste_time() {
-    // Proves that what conflicts undo is told apart, with the standing aside after them; and that there is none where
-    // nothing is undone.
+    // Proves that work that conflicts undo is counted separately, with the pauses after conflicts, and that there is
+    // none if nothing is undone.
     let (db, table) = database();
     db.set_profiling(true);
     let hot = |keys: u64| {
@@ -133,8 +133,8 @@ fn conflicts_waste_time() {
 
 #[test]
 fn panics_and_cancellations_are_survived() {
-    // Proves that a worker goes on measuring after closures have panicked and transactions were cancelled, wherever
-    // in a timed round that was.
+    // Proves that a worker continues to measure after closures have panicked and transactions were cancelled, at any
+    // place in a timed round.
     let (db, table) = database();
     db.set_profiling(true);
     let mut worker = db.worker_with(OnMiss, fixed(8));
@@ -181,7 +181,7 @@ fn panics_and_cancellations_are_survived() {
 
 #[test]
 fn it_can_be_switched_while_workers_run() {
-    // Proves that switching at any time loses no transaction, and that workers of the database's own follow it too.
+    // Proves that switching at any time loses no transaction, and that the database's own workers follow the switch.
     let options = Options { workers: 2, durability: Durability::Sync, ..Options::default() };
     let db: Database<Serializable> = Database::in_memory(options).unwrap();
     let table: Table<u64, u64> = db.table("t").unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A directory that is removed with it.
+/// A directory that is removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -36,7 +36,7 @@ fn open(path: &Path) -> Database {
 const SHORT: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Waits until what is published is so.
+/// Waits until the published statistics meet a condition.
 fn await_published(path: &Path, wanted: impl Fn(&Published) -> bool) -> Published {
     let began = Instant::now();
     loop {
@@ -66,7 +66,8 @@ fn exists(path: &Path) -> [bool; 2] {
 
 #[test]
 fn what_is_counted_is_published() {
-    // Proves that it is there when the call returns, goes on, is the same as in the program, and is gone with the publisher.
+    // Proves that the file is there when the call returns, is updated, has the program's own statistics, and is
+    // removed with the publisher.
     let directory = Directory::new("counted");
     let db = open(&directory.0);
     let table: Table<u64, u64> = db.table("t").unwrap();
@@ -91,7 +92,8 @@ fn what_is_counted_is_published() {
 
 #[test]
 fn a_closed_database_publishes_nothing() {
-    // Proves that closing ends it, waits for it, removes the file and leaves the directory free; the publisher may go later.
+    // Proves that closing ends the publisher, waits for it, removes the file and leaves the directory free. The
+    // publisher may be dropped later.
     let directory = Directory::new("closed");
     for round in 0..30 {
         let db = open(&directory.0);
@@ -102,7 +104,7 @@ fn a_closed_database_publishes_nothing() {
         }
         db.close().unwrap();
         assert_eq!(exists(&directory.0), [false; 2]);
-        let again = open(&directory.0); // nobody has it locked
+        let again = open(&directory.0); // the directory is not locked
         let other = again.publish_statistics(LONG).unwrap();
         publisher.stop().unwrap();
         assert_eq!(exists(&directory.0), [true, false], "what another one has published stays");
@@ -117,7 +119,7 @@ fn a_closed_database_publishes_nothing() {
 
 #[test]
 fn the_last_publisher_counts() {
-    // Proves that a later one takes the place of the one before, whose end does no harm to it.
+    // Proves that a later publisher takes the place of the earlier one, whose end does not harm it.
     let directory = Directory::new("last");
     let db = open(&directory.0);
     let first = db.publish_statistics(SHORT).unwrap();
@@ -131,7 +133,8 @@ fn the_last_publisher_counts() {
 
 #[test]
 fn files_of_others_are_left() {
-    // Proves that a file of the name that is not ours is refused and left; what a crash has left of one of ours is replaced.
+    // Proves that a file of this name that is not the engine's is refused and left, and that a file that a crash has
+    // left is replaced.
     let directory = Directory::new("others");
     let db = open(&directory.0);
     for name in ["statistics", "statistics.new"] {
@@ -155,7 +158,7 @@ fn files_of_others_are_left() {
 
 #[test]
 fn errors_are_kept() {
-    // Proves that an error is kept, that it goes on when it can, and that a file that is damaged is named.
+    // Proves that an error is kept, that the publisher continues when it can, and that a damaged file is named.
     let directory = Directory::new("errors");
     let db = open(&directory.0);
     let publisher = db.publish_statistics(SHORT).unwrap();
@@ -181,7 +184,7 @@ fn errors_are_kept() {
 
 #[test]
 fn the_file_disturbs_nothing() {
-    // Proves that backups, checks, restorations and opening go past it, also if a killed process has left it.
+    // Proves that backups, checks, restorations and opening ignore the file, also if a killed process has left it.
     let directory = Directory::new("undisturbed");
     let path = directory.0.join("db");
     let db = open(&path);

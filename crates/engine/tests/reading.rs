@@ -1,4 +1,4 @@
-//! Databases that are opened to be read, and copies that were not finished.
+//! Databases that are opened read-only, and unfinished copies.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::SystemClock;
@@ -22,7 +22,7 @@ fn read(storage: &Arc<dyn Storage>, options: Options) -> Result<Database, Error>
     Database::read_with(storage.clone(), options, Arc::new(SystemClock::default()), &mut |_| {})
 }
 
-/// A directory, and what is in each of its files.
+/// Returns the contents of each file of a directory.
 fn snapshot(storage: &Arc<dyn Storage>) -> Vec<(String, Vec<u8>)> {
     let contents = |name: String| {
         let file = storage.open(&name, OpenMode::Read).unwrap();
@@ -33,7 +33,7 @@ fn snapshot(storage: &Arc<dyn Storage>) -> Vec<(String, Vec<u8>)> {
     storage.list().unwrap().into_iter().map(contents).collect()
 }
 
-/// A database with rows of a checkpoint and of the log, closed or as a crash leaves it.
+/// Makes a database with rows of a checkpoint and of the log, closed or as a crash leaves it.
 fn filled(is_closed: bool) -> Arc<dyn Storage> {
     let storage = memory();
     let db = open(&storage, options()).unwrap();
@@ -53,8 +53,8 @@ fn filled(is_closed: bool) -> Arc<dyn Storage> {
     copy
 }
 
-/// Proves that a database is read on a medium that takes no write, closed or not; that writes, new tables and checkpoints
-/// are refused; and that where it could be written to, nothing is.
+/// Proves that a database is read on a medium that takes no write, closed or not. Writes, new tables and checkpoints
+/// are refused. On a writable medium, nothing is written.
 #[test]
 fn a_database_is_read_without_a_write() {
     for (is_closed, durability) in
@@ -89,7 +89,7 @@ fn a_database_is_read_without_a_write() {
     assert!(matches!(read(&memory(), options()), Err(Error::NoDatabase)));
 }
 
-/// Proves that others are kept from a database while it is read.
+/// Proves that a database is locked while it is read.
 #[test]
 fn a_database_that_is_read_is_in_use() {
     let storage = filled(true);
@@ -99,8 +99,8 @@ fn a_database_that_is_read_is_in_use() {
     open(&storage, options()).unwrap();
 }
 
-/// Proves that a backup which ended at any of its files is refused as what it is, and not as a damaged database, and that
-/// a finished one leaves no trace of that.
+/// Proves that a backup that ended at any of its files is refused as an unfinished backup, and not as a damaged
+/// database, and that a finished backup leaves no trace of that.
 #[test]
 fn an_unfinished_backup_is_told_from_damage() {
     let storage = filled(true);

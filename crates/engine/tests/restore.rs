@@ -1,4 +1,4 @@
-//! Databases as they were at points of their past: every one of them, against a model that remembers all.
+//! Restoring databases to points of their past: every point, against a model that remembers all states.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::{Clock, SystemClock};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What the tables hold: the name of each, its rows.
+/// The contents of the tables: the name of each, and its rows.
 type Model = BTreeMap<String, BTreeMap<u64, Vec<u8>>>;
 
 const SECOND: u64 = 1_000_000_000;
@@ -45,7 +45,7 @@ fn memory() -> Arc<dyn Storage> {
 }
 
 fn options() -> Options {
-    // (Nobody waits for what the test itself flushes.)
+    // Nothing waits for what the test itself flushes.
     Options { workers: 0, log_segment_bytes: 4096, durability: Durability::Async, ..Options::default() }
 }
 
@@ -54,14 +54,15 @@ fn random(seed: &mut u64, below: u64) -> u64 {
     (*seed >> 33) % below
 }
 
-/// A state, from which position on it was that of the database, and at what time its last transaction committed.
+/// A state, the position from which on it was the database's state, and the time at which its last transaction
+/// committed.
 struct State {
     lsn: Lsn,
     unix_ns: u64,
     model: Model,
 }
 
-/// A life: transactions, checkpoints, openings; with all the states that there were.
+/// A life of a database: transactions, checkpoints and openings, with all states that there were.
 struct Life {
     storage: Arc<dyn Storage>,
     archive: Option<Arc<dyn Archive>>,
@@ -78,7 +79,7 @@ impl Life {
         Life { storage: memory(), archive, clock, states, seed }
     }
 
-    /// Opens the database, makes so many transactions, and closes it or leaves it as a kill does.
+    /// Opens the database, runs this many transactions, and closes it or leaves it as a kill does.
     fn live(&mut self, transactions: u64, checkpoints: bool) {
         let options = Options { archive: self.archive.clone(), ..options() };
         let clock = self.clock.clone();
@@ -90,7 +91,7 @@ impl Life {
             match random(&mut self.seed, 8) {
                 0 => self.clock.pass(1),
                 1 => self.clock.pass(random(&mut self.seed, 30)),
-                // A clock that is set back.
+                // The clock is set back.
                 2 => {
                     let back = random(&mut self.seed, 3) * SECOND;
                     self.clock.unix_ns.fetch_sub(back, Ordering::Relaxed);
@@ -177,7 +178,7 @@ fn contents(storage: &Arc<dyn Storage>) -> Model {
     tables.iter().map(|name| (name.clone(), rows(name))).collect()
 }
 
-/// Restores to this position, and says what is wrong with what comes of it.
+/// Restores to this position. The error says what is wrong with the result.
 fn check(life: &Life, past: &Past, lsn: Lsn, planted: PlantedDurability) -> Result<Point, String> {
     let (done, to) = restore(past, planted);
     let done = done.map_err(|error| format!("{lsn}: {error}"))?;
@@ -187,8 +188,8 @@ fn check(life: &Life, past: &Past, lsn: Lsn, planted: PlantedDurability) -> Resu
     Ok(done.reached)
 }
 
-/// Every commit, and every position one byte before and behind it, is restored to the state that there was: from the log
-/// alone, over checkpoints, over crashes and closes.
+/// Proves that every commit, and every position one byte before and behind it, is restored to the right state: from
+/// the log alone, over checkpoints, and over crashes and closes.
 #[test]
 fn every_commit_is_restored() {
     for seed in 0..2 {
@@ -199,7 +200,7 @@ fn every_commit_is_restored() {
             for lsn in [state.lsn.0.saturating_sub(1), state.lsn.0, state.lsn.0 + 1].map(Lsn) {
                 let past = life.past(&life.storage, &[], Until::Lsn(lsn));
                 if lsn > last {
-                    continue; // (there may be a mark behind)
+                    continue; // a mark may follow
                 }
                 let reached = check(&life, &past, lsn, PlantedDurability::None).unwrap();
                 assert!(reached.lsn <= lsn && reached.lsn >= life.at(lsn).lsn, "{reached:?}");
@@ -210,7 +211,7 @@ fn every_commit_is_restored() {
     }
 }
 
-/// One record too many, or too few, is noticed.
+/// Proves that one record too many, or too few, is noticed.
 #[test]
 fn a_wrong_end_is_caught() {
     for planted in [PlantedDurability::PointOneLate, PlantedDurability::PointOneEarly] {
@@ -228,8 +229,9 @@ fn a_wrong_end_is_caught() {
     }
 }
 
-/// Proves that with checkpoints that have given up the beginning of the log, every position behind the oldest one's end is
-/// restored, and any other is an error that says so; and that a backup with an archive reaches all positions behind it.
+/// Checkpoints have given up the beginning of the log. Proves that every position behind the end of the oldest
+/// checkpoint is restored, and that any other position is an error that says so. A backup with an archive reaches all
+/// positions behind the backup.
 #[test]
 fn what_is_kept_is_restored() {
     for seed in 0..2 {
@@ -261,7 +263,7 @@ fn what_is_kept_is_restored() {
                 }
                 (Err(error), _) => panic!("{}: {error}", state.lsn),
             }
-            // All that was given up is in the archive; the rest is where it was.
+            // Everything that was given up is in the archive. The rest is where it was.
             let logs = [archived.clone(), life.storage.clone()];
             let with_archive = life.past(&backup, &logs, Until::Lsn(state.lsn));
             check(&life, &with_archive, state.lsn, PlantedDurability::None).unwrap();
@@ -270,8 +272,8 @@ fn what_is_kept_is_restored() {
     }
 }
 
-/// Proves that a time is restored to a state that there was then or before, and no more than a mark's interval before;
-/// and that times before the first mark and behind the last are refused.
+/// Proves that a time is restored to a state of that time or before, no more than a mark's interval before, and that
+/// times before the first mark and behind the last are refused.
 #[test]
 fn times_are_restored() {
     for seed in 0..2 {
@@ -301,8 +303,8 @@ fn times_are_restored() {
     }
 }
 
-/// Proves, with a clock that only goes on, that a restored time has exactly the transactions of that time and before where
-/// each is followed by its mark.
+/// Proves, with a clock that only moves forward, that a restored time has exactly the transactions of that time and
+/// before, if each is followed by its mark.
 #[test]
 fn marked_transactions_are_told_by_their_time() {
     let life_of = |is_closed: bool| {
@@ -316,7 +318,7 @@ fn marked_transactions_are_told_by_their_time() {
             life.transact(&db, &mut model);
             clock.pass(1);
             stepped.flush().unwrap();
-            // Nothing is behind the mark: there is no other.
+            // Nothing follows the mark, so there is no other mark.
             let position = db.log_position();
             clock.pass(5);
             stepped.flush().unwrap();
@@ -344,7 +346,7 @@ fn marked_transactions_are_told_by_their_time() {
     }
 }
 
-/// Proves that the two databases go their own ways: another identity, positions that go on, and no file of one that the
+/// Proves that the two databases are separate: another identity, positions that continue, and no file of one that the
 /// other takes for its own.
 #[test]
 fn a_restored_database_is_another() {
@@ -368,7 +370,7 @@ fn a_restored_database_is_another() {
         file.read_exact_at(0, &mut bytes).unwrap();
         to.open(as_name, OpenMode::CreateNew).unwrap().write_all_at(0, &bytes).unwrap();
     };
-    // Its log begins at the point; the other's log does not follow on it.
+    // Its log begins at the point, and the other's log does not continue it.
     copy(&life.storage, "log-00000000000000000001", &to, "log-00000000000000000002");
     let clock = Arc::new(SystemClock::default());
     let opened: Result<Database, Error> = Database::open_with(to.clone(), options(), clock, &mut |_| {});
@@ -376,7 +378,7 @@ fn a_restored_database_is_another() {
         Ok(db) => drop(db),
         Err(error) => assert!(error.to_string().contains("log-"), "{error}"),
     }
-    // Without its checkpoint it is not taken for an empty one.
+    // Without its checkpoint, it is not taken for an empty database.
     let (_, to) = restore(&past, PlantedDurability::None);
     to.remove("checkpoint-00000000000000000001").unwrap();
     let clock = Arc::new(SystemClock::default());
@@ -416,7 +418,7 @@ impl Storage for Shared {
     }
 }
 
-/// An archive that can be told to fail.
+/// An archive that can be made to fail.
 #[derive(Debug)]
 struct Fickle {
     within: DirectoryArchive<Shared>,
@@ -432,8 +434,8 @@ impl Archive for Fickle {
     }
 }
 
-/// Proves that nothing is given up of the log while the archive fails, that statistics say so, and that all is archived
-/// and given up when it goes on.
+/// Proves that the log is kept while the archive fails, that statistics report the failure, and that everything is
+/// archived and given up when the archive works again.
 #[test]
 fn an_archive_that_fails_keeps_the_log() {
     let archived = memory();
@@ -476,7 +478,7 @@ fn an_archive_that_fails_keeps_the_log() {
     assert!(segments(&storage) < 6 && segments(&archived) > 20, "{}", segments(&storage));
     assert_eq!((statistics.segments, statistics.last_error), (segments(&archived) as u64, None));
     assert!(statistics.waiting_bytes < 4096, "{}", statistics.waiting_bytes);
-    // What another database has put there is not written over.
+    // Files that another database has put there are not overwritten.
     let other = memory();
     let file = other.open("log-00000000000000000001", OpenMode::CreateNew).unwrap();
     file.write_all_at(0, b"another").unwrap();

@@ -1,5 +1,5 @@
-//! A database on a device that is full, or nearly: it opens, reads, makes checkpoints and gives up its log; commits go on
-//! or are refused with an error that says what is missing.
+//! A database on a device that is full, or nearly full. It opens, reads, makes checkpoints and gives up its log.
+//! Commits continue, or are refused with an error that says what is missing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::SystemClock;
@@ -32,7 +32,7 @@ fn put(db: &Database, table: Table<u64, [u8]>, key: u64, round: u64) -> Result<(
     db.run(async move |tx| tx.put(table, key, &value(round)).await).wait()
 }
 
-/// Puts when there is room; says how often there was none.
+/// Puts a row when there is room. Returns how often there was none.
 fn put_patiently(db: &Database, table: Table<u64, [u8]>, key: u64, round: u64) -> u64 {
     let (deadline, mut refused) = (Instant::now() + Duration::from_secs(30), 0);
     while let Err(error) = put(db, table, key, round) {
@@ -56,8 +56,8 @@ fn check_rows(db: &Database, table: Table<u64, [u8]>, rounds: &[u64]) {
     }
 }
 
-/// Proves that a log that would fill the device before its first checkpoint is due does not: a checkpoint begins when
-/// room runs out, the log is given up, commits go on, and the database opens again with all that was acknowledged.
+/// Proves that a log does not fill the device before its first checkpoint is due. A checkpoint begins when room runs
+/// out, the log is given up, commits continue, and the database opens again with everything that was acknowledged.
 #[test]
 fn a_small_device_goes_on() {
     let storage = MemoryStorage::new(12 << 20);
@@ -80,15 +80,15 @@ fn a_small_device_goes_on() {
     put_patiently(&db, table, 0, 99);
 }
 
-/// Fills the device up to this.
+/// Fills the device except for this many bytes.
 fn fill(storage: &MemoryStorage, left_bytes: u64) {
     let file = storage.open("others", OpenMode::CreateNew).unwrap();
     file.preallocate(0, free_bytes(storage) - left_bytes).unwrap();
 }
 
-/// Proves that a database opens without any room, nor room that it has kept back: what was acknowledged is read, tables
-/// that are there are opened, commits are refused by an error that says what is missing, and all goes on when there is
-/// room.
+/// Proves that a database opens without any room, and without reserved room. What was acknowledged is read, and
+/// existing tables are opened. Commits are refused with an error that says what is missing, and everything works again
+/// when there is room.
 #[test]
 fn a_full_device_is_opened() {
     let storage = MemoryStorage::new(12 << 20);
@@ -97,7 +97,7 @@ fn a_full_device_is_opened() {
     (0..ROWS).for_each(|key| put(&db, table, key, 1).unwrap());
     drop(db);
     for left_bytes in [0, 10, SEGMENT - 1] {
-        // (Soon after it was opened the database makes room by itself. On a slow machine that may come first.)
+        // Soon after it was opened, the database makes room by itself. On a slow machine that may come first.
         let refused = (0..20).find_map(|attempt| opened_full(&storage, left_bytes, attempt));
         let error = refused.expect("commits are refused");
         let text = error.to_string();
@@ -108,8 +108,8 @@ fn a_full_device_is_opened() {
     }
 }
 
-/// Opens it with so many bytes left, reads all, and gives it its room back. The error of a write, if a table could not be made
-/// either.
+/// Opens the database with this many bytes left, reads everything, and gives it its room back. Returns the error of a
+/// write, if a table could not be made either.
 fn opened_full(storage: &MemoryStorage, left_bytes: u64, attempt: u32) -> Option<Error> {
     storage.remove("reserve").unwrap();
     fill(storage, left_bytes);
@@ -133,8 +133,8 @@ fn opened_full(storage: &MemoryStorage, left_bytes: u64, attempt: u32) -> Option
     written.err().filter(|_| made.is_err())
 }
 
-/// Proves that a database which others have left no room gets out of that by itself, with the room that it has kept
-/// back: it makes checkpoints, gives up its log, and commits go on.
+/// Proves that a database whose device others have filled recovers by itself, with its reserved room: it makes
+/// checkpoints, gives up its log, and commits continue.
 #[test]
 fn the_reserve_makes_room() {
     let storage = MemoryStorage::new(12 << 20);
@@ -152,7 +152,7 @@ fn the_reserve_makes_room() {
     check_rows(&db, table, &vec![2; ROWS as usize]);
     let segments = || storage.list().unwrap().into_iter().filter(|name| name.starts_with("log-")).count();
     let deadline = Instant::now() + Duration::from_secs(30);
-    // (How many there are just now depends on how much was committed while the last checkpoint was made.)
+    // The present number depends on how much was committed during the last checkpoint.
     while segments() > 5 {
         assert!(Instant::now() < deadline, "{} segments are left", segments());
         put_patiently(&db, table, 0, 3);

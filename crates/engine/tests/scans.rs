@@ -1,5 +1,5 @@
-//! Scans whatever lies in their way: values in their slots and outside, rows that are gone, limits, directions, and
-//! ways to run; and what a scan that ends early has not read.
+//! Scans over everything that can be in their way: values inside and outside of slots, deleted rows, limits,
+//! directions, and ways to run. Also what a scan that ends early has not read.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ fn database() -> Database {
     Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap()
 }
 
-/// Short and long ones, so that some lie in their slots.
+/// Values of many lengths, so that the short ones are in their slots.
 fn value(key: u64) -> Vec<u8> {
     vec![key as u8; (key % 3 * 20) as usize]
 }
@@ -23,7 +23,7 @@ fn is_there(key: u64) -> bool {
     key % 7 != 3 && !(600..900).contains(&key)
 }
 
-/// Rows of both tables, some of them removed again, and some with a newer version.
+/// Fills both tables with rows. Some are deleted again, and some get a newer version.
 fn fill(db: &Database, numbers: Table<u64, [u8]>, names: Table<String, [u8]>) {
     let mut worker = db.worker();
     for round in 0..3 {
@@ -52,7 +52,7 @@ fn fill(db: &Database, numbers: Table<u64, [u8]>, names: Table<String, [u8]>) {
     }
 }
 
-/// Some names share their first eight bytes, and go on.
+/// Some names have the same first eight bytes, and continue.
 fn name(key: u64) -> String {
     format!("{:07}{}{}", key / 20, if key % 20 < 10 { "" } else { "0-and-on-" }, key % 10)
 }
@@ -129,8 +129,8 @@ fn check<S: Suspend>(db: &Database, numbers: Table<u64, [u8]>, names: Table<Stri
     );
 }
 
-/// Proves that scans of any limit, in both directions and under every policy, return exactly the rows that are there,
-/// wherever their versions lie.
+/// Proves that scans of any limit, in both directions and under every policy, return exactly the present rows,
+/// wherever their versions are.
 #[test]
 fn rows_and_nothing_else() {
     let db = database();
@@ -144,7 +144,7 @@ fn rows_and_nothing_else() {
     }
 }
 
-/// Proves that a limit given between two rows is kept, and that no limit is undone by a later one.
+/// Proves that a limit that is set between two rows is kept, and that no later limit undoes it.
 #[test]
 fn limits_in_between() {
     let db = database();
@@ -165,8 +165,8 @@ fn limits_in_between() {
     assert_eq!(found.unwrap(), None);
 }
 
-/// Proves that a closure that fails ends `try_for_each` with its error, that the rows behind it are still there, and that
-/// it may call the transaction that it is given rows of.
+/// Proves that a closure that fails ends `try_for_each` with its error, that the rows after it are still there, and
+/// that the closure may call the transaction whose rows it gets.
 #[test]
 fn rows_given_until_an_error() {
     let db = database();
@@ -199,8 +199,8 @@ fn rows_given_until_an_error() {
     assert_eq!(sum, 7 + 1006, "its own writes are among the rows");
 }
 
-/// Proves that a stream has the rows that are left of the scan, also of two scans that go on by turns; and that it ends behind the
-/// first error.
+/// Proves that a stream has the scan's remaining rows, also if two scans take turns, and that it ends after the first
+/// error.
 #[test]
 fn rows_as_a_stream() {
     fn check<S: Suspend>(db: &Database, numbers: Table<u64, [u8]>, names: Table<String, [u8]>, policy: S) {
@@ -232,8 +232,8 @@ fn rows_as_a_stream() {
     assert!(ended.unwrap());
 }
 
-/// Proves that a scan whose closure has panicked, and its transaction, are good for use: the rows that were at hand are given
-/// again.
+/// Proves that a scan whose closure has panicked, and the scan's transaction, stay usable: the rows that were at hand
+/// are given again.
 #[test]
 fn rows_given_again_after_a_panic() {
     let db = database();
@@ -256,8 +256,8 @@ fn rows_given_again_after_a_panic() {
     assert_eq!(db.begin().unwrap().get(t, 0).unwrap(), Some(7));
 }
 
-/// Proves that what a closure was given counts as read: of two transactions of which each has read what the other changes, one
-/// gives way.
+/// Proves that rows that a closure was given count as read: if each of two transactions has read what the other
+/// changes, one aborts.
 #[test]
 fn rows_given_are_read() {
     let db = database();
@@ -275,8 +275,8 @@ fn rows_given_are_read() {
     assert_eq!(ended.iter().filter(|result| result.is_ok()).count(), 1);
 }
 
-/// Proves that a row that a scan has only read ahead is not taken for read, and that one that it has returned is: of
-/// two transactions of which each has read what the other changes, one gives way.
+/// Proves that a row that a scan has only read ahead does not count as read, and that a returned row does: if each of
+/// two transactions has read what the other changes, one aborts.
 #[test]
 fn rows_read_ahead_are_not_read() {
     for (returned, commits) in [(3, 2), (8, 1)] {
@@ -306,8 +306,8 @@ fn rows_read_ahead_are_not_read() {
     }
 }
 
-/// Proves that a row that had been deleted when it was read ahead stays so, whatever its record has become when the
-/// scan comes to it.
+/// Proves that a row that was deleted when it was read ahead stays deleted, whatever its record is when the scan comes
+/// to it.
 #[test]
 fn a_deleted_row_that_was_read_ahead_stays_deleted() {
     let db = database();
@@ -326,7 +326,7 @@ fn a_deleted_row_that_was_read_ahead_stays_deleted() {
     let records = db.statistics().memory.records;
     let mut rows = scanner.scan(t, ..100);
     assert_eq!(rows.next().unwrap(), Some((0, 0)));
-    // Nobody sees the deleted row any more: its record goes, and is used for another one.
+    // No snapshot sees the deleted row any more. Its record is freed, and used for another row.
     for _ in 0..100 {
         while worker.maintain() || db.maintain() {}
     }
@@ -341,7 +341,7 @@ fn a_deleted_row_that_was_read_ahead_stays_deleted() {
     assert_eq!(rows.next().unwrap(), None);
 }
 
-/// Every way to change a row that the scan has just returned; `None`: it is deleted.
+/// Every way to change a row that the scan has just returned. `None`: the row is deleted.
 fn changed(key: u64) -> Option<u64> {
     match key % 5 {
         0 => Some(key),
@@ -352,7 +352,7 @@ fn changed(key: u64) -> Option<u64> {
     }
 }
 
-/// Changes rows while it scans them, by every policy and in both directions.
+/// Changes rows while it scans them, under every policy and in both directions.
 fn change_all<S: Suspend>(policy: S, is_reverse: bool) {
     let db = database();
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -411,7 +411,8 @@ fn rows_change_under_a_scan() {
     }
 }
 
-/// Proves that a row which another transaction changes after the scan has returned it is a conflict for a write of it.
+/// Proves that a row that another transaction changes after the scan has returned it is a conflict for a write of the
+/// row.
 #[test]
 fn a_scanned_row_that_another_changes_is_a_conflict() {
     let db = database();

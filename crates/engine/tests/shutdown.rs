@@ -1,4 +1,4 @@
-//! Closing a database of which there are other handles, workers and transactions.
+//! Closing a database that has other handles, workers and transactions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod troubled;
@@ -47,7 +47,7 @@ fn is_closed<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::Closed))
 }
 
-/// Fails unless all that begins something is refused, and what asks for something answers.
+/// Fails unless everything that begins something is refused, and everything that asks for something answers.
 fn check_refusals(db: &Database, table: Table<u64, u64>) {
     let get = async move |tx: &braiddb::Txn| tx.get(table, 1).await;
     assert!(is_closed(&db.run(get).wait()) && is_closed(&db.run_once(get).wait()));
@@ -68,8 +68,8 @@ fn check_refusals(db: &Database, table: Table<u64, u64>) {
     assert!(matches!(clone.close(), Err(Error::InUse)));
 }
 
-/// Proves that all handles are closed, that the directory is free and as after an orderly close, and that what is left of the closed
-/// database does nothing to the one that is open then.
+/// Proves that all handles are closed, that the directory is free and as after an orderly close, and that what remains
+/// of the closed database does nothing to the database that is open then.
 #[test]
 fn a_directory_is_free_again() {
     let storage = memory();
@@ -112,7 +112,7 @@ fn a_database_in_memory_is_closed() {
     db.close().unwrap();
 }
 
-/// Proves that one that is read is closed, and lets others write.
+/// Proves that a database that was opened read-only is closed, and others can then write.
 #[test]
 fn a_reader_is_closed() {
     let storage = memory();
@@ -128,8 +128,8 @@ fn a_reader_is_closed() {
     assert!(is_closed(&reader.begin()));
 }
 
-/// Proves that every transaction that was submitted has an answer when the call returns, to whichever of several threads, and that
-/// what was answered as committed is there.
+/// Proves that every submitted transaction has an answer when the call returns, to whichever of several threads, and
+/// that what was reported as committed is there.
 #[test]
 fn all_get_answers() {
     for round in 0..20 {
@@ -171,7 +171,7 @@ fn all_get_answers() {
     }
 }
 
-/// Calls of every kind, until the database is closed; returns the keys that were committed.
+/// Makes calls of every kind until the database is closed. Returns the keys that were committed.
 fn use_until_closed(db: &Database, t: Table<u64, u64>, user: u64) -> Vec<u64> {
     let mut committed = Vec::new();
     let mut worker = db.worker();
@@ -201,12 +201,13 @@ fn use_until_closed(db: &Database, t: Table<u64, u64>, user: u64) -> Vec<u64> {
     committed
 }
 
-/// Databases with a log and without.
+/// Options with a log and without.
 fn both_kinds() -> [Options; 2] {
     [options(), Options { durability: Durability::None, ..options() }]
 }
 
-/// Proves that whatever other threads are at, the call ends, they learn it by `Closed`, and what was committed is there.
+/// Proves that the call ends whatever other threads do, that they learn it by `Closed`, and that what was committed is
+/// there.
 #[test]
 fn whatever_others_do() {
     for (round, options) in (0..10).flat_map(|round| both_kinds().map(|options| (round, options))) {
@@ -233,7 +234,8 @@ fn whatever_others_do() {
     }
 }
 
-/// Proves that workers and transactions that are left read on, that their commits are refused, and that they leave nothing behind.
+/// Proves that remaining workers and transactions continue to read, that their commits are refused, and that they
+/// leave nothing behind.
 #[test]
 fn what_is_left_reads_on() {
     both_kinds().into_iter().for_each(reads_on);
@@ -262,7 +264,7 @@ fn reads_on(options: Options) {
     assert_eq!([1, 3].map(|key| get(&again, key)), [Some(1), None]);
 }
 
-/// Proves that what was made of the database and lives beside it does nothing any more: a sweeper, a sequence, an expiry.
+/// Proves that other objects made of the database do nothing any more: a sweeper, a sequence, an expiry.
 #[test]
 fn what_lives_beside_it_ends() {
     let db = Database::in_memory(options()).unwrap();
@@ -285,7 +287,7 @@ fn what_lives_beside_it_ends() {
     assert!(is_closed(&sequence.next()) && is_closed(&expiry.sweep(1)));
 }
 
-/// Proves that a call that waits for a transaction which stays open is answered when the database is closed.
+/// Proves that a call that waits for a transaction which stays open gets an answer when the database is closed.
 #[test]
 fn calls_that_wait_for_transactions_are_answered() {
     let db = Database::in_memory(options()).unwrap();
@@ -303,7 +305,7 @@ fn calls_that_wait_for_transactions_are_answered() {
     assert!(is_closed(&projection.refresh()));
 }
 
-/// Proves that callers that wait for room in an inbox are answered.
+/// Proves that callers that wait for room in an inbox get an answer.
 #[test]
 fn callers_that_wait_for_room_are_answered() {
     let narrow = Options { workers: 1, batch: 2.into(), inbox_capacity: 2, ..options() };
@@ -322,7 +324,7 @@ fn callers_that_wait_for_room_are_answered() {
     });
 }
 
-/// Proves that a thread that the call would have to wait for is told so, and the database goes on.
+/// Proves that a call gets an error on a thread for which it would have to wait, and that the database continues.
 #[test]
 fn inside_is_an_error() {
     let db = open(&memory(), options()).unwrap();
@@ -335,11 +337,12 @@ fn inside_is_an_error() {
     db.checkpoint().unwrap();
     assert!(matches!(answers.recv().unwrap(), Err(Error::WouldDeadlock)));
     put(&db, 2, 2).unwrap();
-    db.on_event(|_| {}); // (the listener has a handle)
+    db.on_event(|_| {}); // the listener has a handle
     db.shutdown().unwrap();
 }
 
-/// Proves that without a log a checkpoint is made; that the directory stays locked while it cannot be; and that asking again tries again.
+/// Proves that without a log a checkpoint is made, that the directory stays locked while it cannot be made, and that a
+/// second call tries again.
 #[test]
 fn a_checkpoint_that_fails_is_tried_again() {
     let troubled = Troubled::new();
@@ -360,7 +363,8 @@ fn a_checkpoint_that_fails_is_tried_again() {
     assert_eq!(get(&open(&storage, unlogged()).unwrap(), 1), Some(1));
 }
 
-/// Proves that a disk that does not answer is an error in time, that nobody else gets the directory, and that asking again waits again.
+/// Proves that a disk that does not answer is an error in time, that no other process gets the directory, and that a
+/// second call waits again.
 #[test]
 fn a_disk_that_does_not_answer_for_a_while() {
     let troubled = Troubled::new();
@@ -386,7 +390,7 @@ fn a_disk_that_does_not_answer_for_a_while() {
     assert_eq!([1, 2].map(|key| get(&open(&storage, options()).unwrap(), key)), [Some(1), Some(2)]);
 }
 
-/// Proves that a log that has failed is told each time, and the directory is free.
+/// Proves that a failed log is reported each time, and that the directory is free.
 #[test]
 fn a_disk_that_fails() {
     let troubled = Troubled::new();

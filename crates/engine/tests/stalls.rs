@@ -1,5 +1,5 @@
-//! A disk that does not answer, or finds no room for what it has promised room for: no caller waits without end, each
-//! learns why, transactions that do not need the disk go on, and all go on when the disk does.
+//! A disk that does not answer, or has no room although room was promised. No caller waits without end, and each
+//! learns why. Transactions that do not need the disk continue, and all continue when the disk does.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod troubled;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use troubled::{Trouble, Troubled};
 
-/// How long anybody waits here; and what is taken for not having waited.
+/// How long calls wait here, and the time below which a call counts as not having waited.
 const WAIT: Duration = Duration::from_millis(1500);
 const AT_ONCE: Duration = Duration::from_millis(700);
 
@@ -57,8 +57,8 @@ fn is_refused(error: &Error) -> bool {
     matches!(error, Error::Log(wal::Error::Full(_)))
 }
 
-/// While the disk is in this trouble: a commit waits for `WAIT` and is answered that it is not known to last, later ones
-/// are refused, readers of what is durable are answered at once, and those of what is not are not.
+/// While the disk is in this trouble, a commit waits for `WAIT` and is told that it is not known to be durable. Later
+/// commits are refused. Readers of durable data are answered at once, and readers of other data are not.
 fn stalls(trouble: Trouble, reason: &str, cause: &str) {
     let storage = Troubled::new();
     let db = open(&storage).unwrap();
@@ -72,7 +72,7 @@ fn stalls(trouble: Trouble, reason: &str, cause: &str) {
     interactive.put(new, 3, 3).unwrap();
     let (results, waited) = timed(|| {
         std::thread::scope(|scope| {
-            // (Where a write is refused, the log takes nothing more: only one of them would be appended.)
+            // If writes are refused, the log takes nothing more, so only one of the two commits would be appended.
             let other = (trouble == Trouble::SyncsHang).then(|| scope.spawn(|| interactive.commit()));
             let result = put(&db, new, 2, 2);
             [Some(result), other.map(|other| other.join().unwrap())]
@@ -83,7 +83,7 @@ fn stalls(trouble: Trouble, reason: &str, cause: &str) {
     }
     assert!(waited >= WAIT - AT_ONCE && waited < 5 * WAIT, "{waited:?}");
 
-    // Reads of what is durable, in each way, and of what is not.
+    // Reads of durable data, in each way, and of data that is not durable.
     let ((read, scanned), waited) = timed(|| (get(&db, old, 7), sum(&db, old)));
     assert_eq!((read.unwrap(), scanned.unwrap()), (Some(1), 100));
     assert!(waited < AT_ONCE, "{waited:?}");
@@ -152,8 +152,8 @@ fn a_write_that_finds_no_room() {
     stalls(Trouble::Full, "the disk has no room", "make room on the device");
 }
 
-/// Proves that a reader that has found a row gone, whose deletion is not durable, is not answered as if it were, also
-/// when nothing is left of the row; and that one that has found nothing where there never was anything is.
+/// Proves that a reader that has found a row deleted, whose deletion is not durable, is not answered as if it were,
+/// also when nothing remains of the row. A reader that has found nothing where there never was a row is answered.
 #[test]
 fn a_row_that_is_gone() {
     let storage = Troubled::new();
@@ -188,8 +188,8 @@ fn a_row_that_is_gone() {
     assert_eq!(found, None);
 }
 
-/// Proves that closing ends while the disk does not answer, with an error, that nobody else gets the directory before
-/// the write has returned, and that all that was acknowledged is there then.
+/// Proves that closing ends with an error while the disk does not answer, that no other process gets the directory
+/// before the write has returned, and that everything acknowledged is there then.
 #[test]
 fn closing_a_disk_that_does_not_answer() {
     let storage = Troubled::new();
@@ -218,8 +218,8 @@ fn closing_a_disk_that_does_not_answer() {
     assert_eq!((get(&db, table, 1).unwrap(), get(&db, table, 2).unwrap()), (Some(1), Some(2)));
 }
 
-/// Proves that a call for a checkpoint does not wait without end for a disk that does not answer, also if the log's does; and that the next
-/// one is made when the disk answers again.
+/// Proves that a call for a checkpoint does not wait without end for a disk that does not answer, also if the log's
+/// disk does, and that the next checkpoint is made when the disk answers again.
 #[test]
 fn a_checkpoint_on_a_disk_that_does_not_answer() {
     let storage = Troubled::new();
@@ -237,8 +237,8 @@ fn a_checkpoint_on_a_disk_that_does_not_answer() {
     db.close().unwrap();
 }
 
-/// Commits wait for room in the log while other transactions of their worker read what they write, with more reads at once than a
-/// transaction has slots: none gives way, under any policy, since nothing conflicts.
+/// Commits wait for room in the log while other transactions of their worker read what they write, with more reads at
+/// once than a transaction has slots. Proves that none aborts, under any policy, because nothing conflicts.
 #[test]
 fn reads_beside_commits_that_want_room() {
     reads_beside_commits(Never);

@@ -1,6 +1,6 @@
-//! Invariants under concurrency: workers of several policies and interactive transactions on a few
-//! keys, for about a second each. A failure prints the seed; what one thread does follows from it, how
-//! the threads interleave does not.
+//! Invariants under concurrency: workers of several policies and interactive transactions on a few keys, for about a
+//! second each. A failure prints the seed. What one thread does follows from the seed, how the threads interleave does
+//! not.
 
 use braiddb::metrics::Statistics;
 use braiddb::suspend::{Never, OnMiss, Seeded, Suspend};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const SEED: u64 = 0x00b2_a1d0;
 const SECONDS: f64 = 1.5;
-/// For tables whose rows come and go.
+/// For tables whose rows are inserted and deleted.
 const FRONTED: TableOptions = TableOptions { index: IndexKind::Masstree, front: Front::Hash };
 
 fn database() -> Database {
@@ -21,7 +21,7 @@ fn database() -> Database {
     Database::in_memory(Options { workers: 0, ..Options::default() }).expect("memory")
 }
 
-/// Told when time is up, also by the first thread that fails.
+/// Tells when time is up. The first thread that fails ends the time early.
 #[derive(Clone)]
 struct Until(Instant, Arc<AtomicBool>);
 
@@ -43,7 +43,7 @@ impl Drop for Until {
     }
 }
 
-/// Runs `transaction` on random numbers in a worker until time is up; how often it committed.
+/// Runs `transaction` on random numbers in a worker until time is up. Returns how often it committed.
 fn work<S: Suspend, R>(
     db: &Database,
     policy: S,
@@ -57,7 +57,7 @@ fn work<S: Suspend, R>(
         let inputs = (0..500).map(|_| random.next_u64());
         worker.run_each(inputs, &transaction, |result| match result {
             Ok(_) => commits += 1,
-            // (Conflicts until it gave up: the one in its way may have lost its core.)
+            // Conflicts until it gave up: the transaction in its way may have lost its core.
             Err(Error::User(_) | Error::Conflict) => {}
             Err(error) => panic!("{error}"),
         });
@@ -65,7 +65,7 @@ fn work<S: Suspend, R>(
     commits
 }
 
-/// The same in interactive transactions, which give way on conflict.
+/// The same in interactive transactions, which abort on conflict.
 fn interact<R>(
     db: &Database,
     seed: u64,
@@ -88,7 +88,8 @@ fn interact<R>(
     commits
 }
 
-/// Two workers of different kinds and a thread of interactive transactions do `write`, another worker `read`.
+/// Two workers of different kinds and a thread of interactive transactions run `write`, and another worker runs
+/// `read`.
 fn storm<R>(
     db: &Database,
     write: impl AsyncFn(&Txn, &u64) -> Result<R> + Sync,
@@ -117,7 +118,7 @@ fn storm<R>(
 
 /// Cleans up after all and counts the records left.
 fn records_left(db: &Database, table: Table<u64, [u8]>) -> u64 {
-    // Interactive transactions' garbage goes as others commit.
+    // Interactive transactions' garbage is freed when others commit.
     for _ in 0..2000 {
         let tx = db.begin().expect("room");
         tx.put(table, u64::MAX, &[]).expect("nothing is in its way");
@@ -181,7 +182,7 @@ fn bank() {
     db.worker().run(async |tx| sum(tx, &0).await).expect("it only reads");
 }
 
-/// What a row of the churned table holds: its key, and some length that varies.
+/// The contents of a row of the churned table: its key, and a varying length.
 fn row(key: u64, random: u64) -> Vec<u8> {
     let length = [8, 8, 9, 40, 300][(random % 5) as usize];
     key.to_le_bytes().into_iter().cycle().take(length).collect()
@@ -195,8 +196,8 @@ fn check_row(key: u64, value: &[u8]) {
     }
 }
 
-/// Proves that while keys come and go and their records serve others, a reader sees its key's value
-/// or none; and that all records come back in the end.
+/// Keys are inserted and deleted, and their records are used again. Proves that a reader sees its key's value or none,
+/// and that all records are given back in the end.
 #[test]
 fn churn() {
     const KEYS: u64 = 40;
@@ -241,8 +242,8 @@ fn churn() {
     assert_eq!(records_left(&db, table), 0);
 }
 
-/// Proves that runs of ascending keys, of which the later ones are inserted without a descent, come and go as wholes while others
-/// split nodes and empty them beside: in each kind of index, with and without a front.
+/// Proves that runs of ascending keys, whose later keys are inserted without a descent, are inserted and deleted as
+/// wholes while other threads split and empty nodes beside them: in each kind of index, with and without a front.
 #[test]
 fn ascending_runs() {
     const RUNS: u64 = 400;
@@ -286,7 +287,7 @@ fn ascending_runs() {
     }
 }
 
-/// Proves that no reader sees half of a commit: of each pair both are equal, always.
+/// Proves that no reader sees half of a commit: both rows of a pair are always equal.
 #[test]
 fn pairs() {
     const PAIRS: u64 = 4;
@@ -300,7 +301,7 @@ fn pairs() {
         let y = tx.get(ys, name(i)).await?.map_or(0, |y| u64::from_le_bytes(y[..8].try_into().unwrap()));
         assert_eq!(x, y, "a writer saw half of a commit");
         let next = (x + 1).to_le_bytes();
-        // In either order; with a value that is inline or not.
+        // In either order, with an inline value or another.
         if random >> 8 & 1 == 0 {
             tx.put(xs, i, x + 1).await?;
         }
@@ -328,7 +329,7 @@ fn pairs() {
         Ok(())
     };
     storm(&db, write, read);
-    // Every commit of a writer added one to one pair: none was lost.
+    // Every commit of a writer added one to one pair, and none was lost.
     let sum = db.worker().run(async |tx| {
         let (mut rows, mut sum) = (tx.scan_all(xs), 0);
         while let Some((_, x)) = rows.next().await? {
@@ -340,8 +341,8 @@ fn pairs() {
     assert!(sum > 0 && sum <= db.statistics().commits, "{sum}");
 }
 
-/// Proves that what snapshots of any age have borrowed stays as it is, byte for byte, while others
-/// update, delete and collect garbage.
+/// Proves that what snapshots of any age have borrowed stays unchanged, byte for byte, while others update, delete and
+/// collect garbage.
 #[test]
 fn held_snapshots() {
     const KEYS: u64 = 20;
@@ -377,7 +378,7 @@ fn held_snapshots() {
     assert_eq!(records_left(db, table), 0);
 }
 
-/// Holds several snapshots, old and young, and looks at all that they have borrowed again and again.
+/// Holds several snapshots, old and young, and checks again and again everything that they have borrowed.
 fn hold_snapshots(db: &Database, table: Table<u64, [u8]>, keys: u64, until: &Until) {
     let mut random = Seeded::new(SEED ^ 9);
     while !until.is_over() {

@@ -26,7 +26,7 @@ async fn put_all(tx: &Txn, accounts: Accounts) -> Result<()> {
     Ok(())
 }
 
-/// Moves an amount, sums everything up, or gives up half-way, by the number of the transaction.
+/// Moves an amount, sums everything up, or gives up halfway, depending on the number of the transaction.
 async fn transaction(tx: &Txn, accounts: Accounts, number: u64) -> Result<()> {
     if number.is_multiple_of(50) {
         let mut sum = 0;
@@ -43,7 +43,8 @@ async fn transaction(tx: &Txn, accounts: Accounts, number: u64) -> Result<()> {
     tx.put(accounts, to, tx.get(accounts, to).await?.unwrap() + amount).await
 }
 
-/// Runs many of them and returns the mean number of transactions that did the same next, and whether groups were counted at all.
+/// Runs many transactions. Returns the mean number of transactions that did the same next, and true if groups were
+/// counted at all.
 fn run<S: Suspend>(policy: S) -> (f64, bool) {
     let (db, accounts) = database();
     let before = db.statistics();
@@ -55,7 +56,7 @@ fn run<S: Suspend>(policy: S) -> (f64, bool) {
         Err(Error::User(_)) => gave_up += 1,
         Err(error) => panic!("{error}"),
     });
-    assert_eq!((committed, gave_up), (5000 - 445, 445)); // (nine in 100 give up, less those that sum up)
+    assert_eq!((committed, gave_up), (5000 - 445, 445)); // nine in 100 give up, less those that sum up
     drop(worker);
     let after = db.statistics();
     let (visits, teams) = (after.visits - before.visits, after.teams - before.teams);
@@ -64,8 +65,8 @@ fn run<S: Suspend>(policy: S) -> (f64, bool) {
 
 #[test]
 fn transactions_of_teams_are_what_they_are_alone() {
-    // Proves: whatever mix of reads, writes, scans, conflicts and ends is open at once, each transaction ends once and as it should, and
-    // most of the time several do the same.
+    // Proves that each transaction ends once and as it should, whatever mix of reads, writes, scans, conflicts and
+    // ends is open at once, and that several mostly do the same.
     let (team, is_counted) = run(Teams);
     assert!(is_counted && (2.0..=OPEN as f64).contains(&team), "{team}");
     assert!(!run(OnMiss).1, "others do not gather");
@@ -73,7 +74,8 @@ fn transactions_of_teams_are_what_they_are_alone() {
 
 #[test]
 fn spawned_transactions_are_gathered_and_cancelled() {
-    // Proves: transactions of different types are gathered as well, and one that is dropped half-way leaves the others alone.
+    // Proves that transactions of different types are gathered as well, and that a transaction that is dropped halfway
+    // does not affect the others.
     let (db, accounts) = database();
     let mut worker = db.worker_with(Teams, WorkerOptions { batch: OPEN.into(), ..WorkerOptions::default() });
     let ended = std::rc::Rc::new(std::cell::Cell::new(0));

@@ -17,7 +17,7 @@ fn database() -> (Database, Table<u64, u64>) {
     (db, rows)
 }
 
-/// Tasks that may move between threads await transactions.
+/// Proves that tasks that may move between threads can await transactions.
 #[test]
 fn tasks_await_handles() {
     let (db, rows) = database();
@@ -46,7 +46,7 @@ fn tasks_await_handles() {
     });
 }
 
-/// A timeout drops the handle, and that undoes the transaction and gives free what it has locked.
+/// Proves that a timeout drops the handle, which undoes the transaction and frees what it has locked.
 #[test]
 fn a_timeout_cancels() {
     let (db, rows) = database();
@@ -57,14 +57,14 @@ fn a_timeout_cancels() {
             Ok(())
         });
         assert!(timeout(Duration::from_millis(20), never).await.is_err());
-        // Meanwhile nobody else is kept from the row.
+        // Meanwhile the row is not locked for other transactions.
         db.run(async move |tx| tx.insert(rows, 1, 2).await).await.unwrap();
     });
     assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(2));
 }
 
-/// While the only inbox is full, `try_run` says so and `run_async` waits, without its thread; a timeout gives up before anything is
-/// submitted.
+/// Proves that while the only inbox is full, `try_run` fails and `run_async` waits, without its thread. A timeout
+/// gives up before anything is submitted.
 #[test]
 fn a_full_inbox_keeps_no_thread_waiting() {
     let options = Options { workers: 1, inbox_capacity: 2, ..Options::default() };
@@ -109,7 +109,8 @@ fn a_full_inbox_keeps_no_thread_waiting() {
     assert_eq!((tx.count(rows).unwrap(), tx.get(rows, 1000).unwrap()), (199, None));
 }
 
-/// What needs a runtime is spawned on it, and awaited by its handle of the task: the transaction is parked meanwhile.
+/// Proves that a future that needs a runtime can be spawned on it, and awaited by its task's handle. The transaction
+/// is parked meanwhile.
 #[test]
 fn a_transaction_awaits_a_task() {
     let (db, rows) = database();
@@ -127,7 +128,8 @@ fn a_transaction_awaits_a_task() {
     assert_eq!(db.begin().unwrap().get(rows, 1).unwrap(), Some(250));
 }
 
-/// Without its runtime, a future of tokio's panics: an error that says so, and nothing is left of the transaction.
+/// Proves that a future of tokio's that panics without its runtime is an error that says so, and that nothing remains
+/// of the transaction.
 #[test]
 fn a_timer_without_its_runtime_is_an_error() {
     let (db, rows) = database();

@@ -1,4 +1,4 @@
-//! Types of keys and values, those of other crates and of programs' own included, as a program uses them.
+//! Types of keys and values as a program uses them, including types of other crates and of the program itself.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::{Database, Error, Key, KeyAs, Options, Table, Value};
@@ -14,7 +14,8 @@ fn database() -> Database {
     Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap()
 }
 
-/// A table of these keys has them in their order and finds each of them. `Key` is all that is asked of the type.
+/// Checks that a table of these keys has them in their order and finds each of them. `Key` is the only bound of the
+/// type.
 fn check<K: Key + Ord + Debug>(mut keys: Vec<K>) {
     let db = database();
     let table: Table<K, u64> = db.table("keys").unwrap();
@@ -37,7 +38,7 @@ fn check<K: Key + Ord + Debug>(mut keys: Vec<K>) {
     tx.commit().unwrap();
 }
 
-/// The encodings of two keys compare as the keys do, and decode to them.
+/// Checks that the encodings of two keys compare as the keys do, and decode to them.
 fn check_encoding<K: Key + Ord + Debug>(a: &K, b: &K) {
     let encoded = |key: &K, last| {
         let mut out = vec![];
@@ -53,7 +54,7 @@ fn check_encoding<K: Key + Ord + Debug>(a: &K, b: &K) {
     }
 }
 
-/// What is written is read again, alone, in an option and as a field before another one.
+/// Checks that a written value is read back, alone, in an option, and as a field before another field.
 macro_rules! check_value {
     ($type:ty, $value:expr) => {{
         let db = database();
@@ -94,7 +95,7 @@ fn civil_of(moment: (i64, u32)) -> civil::DateTime {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Dates, times and points of time are in the order of their crates, before the epoch as well.
+    /// Proves that dates, times and points of time are in the order of their crates, also before the epoch.
     #[test]
     fn moments_are_ordered(moments in moments()) {
         check(moments.iter().copied().map(timestamp).collect());
@@ -107,7 +108,7 @@ proptest! {
         check(moments.iter().map(|moment| utc(*moment).time()).collect());
     }
 
-    /// So are the others, in tables.
+    /// Proves the same of the other types, in tables.
     #[test]
     fn others_are_ordered(
         numbers in proptest::collection::vec(any::<(u128, i128, bool, char, u64, u32)>(), 2..9),
@@ -122,7 +123,7 @@ proptest! {
     }
 }
 
-/// Ends of ranges are keys as well.
+/// Proves that ends of ranges are keys as well.
 #[test]
 fn ends_of_ranges() {
     check(vec![Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX]);
@@ -136,7 +137,7 @@ fn ends_of_ranges() {
     check(vec![char::MIN, '\u{d7ff}', '\u{e000}', char::MAX]);
 }
 
-/// All types of values are read as they were written.
+/// Proves that values of all types are read back as they were written.
 #[test]
 fn values() {
     check_value!(bool, true);
@@ -159,7 +160,7 @@ fn values() {
     check_value!(NaiveTime, NaiveTime::MIN);
 }
 
-/// Tuples are as deep and as long as they may be, and bytes that are none are refused.
+/// Proves that tuples are as deep and as long as allowed, and that bytes that are not a tuple are refused.
 #[test]
 fn tuples_of_values() {
     type Long =
@@ -191,7 +192,8 @@ fn tuples_of_values() {
     refused::<NaiveDate>(&[0x80, 0, 7, 0xea, 2, 30]);
 }
 
-/// The crates' types are the same bytes under the same name: what one has written the other reads.
+/// Proves that the two crates' types have the same bytes under the same name: either crate reads what the other has
+/// written.
 #[test]
 fn either_crate_opens_a_table() {
     let db = database();
@@ -201,7 +203,7 @@ fn either_crate_opens_a_table() {
     let moment = (-1_000_000_000, 999_999_999);
     tx.put(by_jiff, timestamp(moment), civil_of(moment)).unwrap();
     assert_eq!(tx.get(by_chrono, utc(moment)).unwrap(), Some(utc(moment).naive_utc()));
-    // A leap second and a year that one of them has not.
+    // A leap second, and a year that one of the crates does not have.
     let leap = DateTime::from_timestamp(59, 1_500_000_000).unwrap();
     tx.put(by_chrono, leap, leap.naive_utc()).unwrap();
     let found = tx.get(by_chrono, leap).unwrap();
@@ -224,7 +226,8 @@ impl KeyAs for OrderId {
     }
 }
 
-/// Keys by way of others are given by value and by reference, alone and in tuples; an order that is none is refused.
+/// Proves that keys that stand for others are given by value and by reference, alone and in tuples, and that an
+/// invalid order is refused.
 #[test]
 fn keys_by_way_of_others() {
     check(vec![OrderId(1), OrderId(300), OrderId(0)]);
@@ -264,7 +267,7 @@ impl Key for Word {
     }
 }
 
-/// `Key` is the only trait that a type of keys has to implement, for every operation.
+/// Proves that `Key` is the only trait that a type of keys has to implement, for every operation.
 #[test]
 fn key_alone() {
     check(vec![Word("b".into()), Word("a".into()), Word("".into())]);

@@ -1,4 +1,4 @@
-//! Enums whose variants have fields, as keys and values, and how they outlive changes of the program.
+//! Enums whose variants have fields, as keys and values, and how they survive changes of the program.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::storage::MemoryStorage;
@@ -6,7 +6,7 @@ use braiddb::{AsKey, Database, Durability, Error, Key, Options, Table, Value};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// The program as it was at first.
+/// The first version of the program.
 mod first {
     use braiddb::{Key, Value};
 
@@ -20,7 +20,7 @@ mod first {
     }
 }
 
-/// Somewhat later: events have another variant, and are in another order.
+/// The second version: events have another variant, in another order.
 mod grown {
     use braiddb::{Key, Value};
 
@@ -40,7 +40,7 @@ mod grown {
         Created { at: u64, by: String } = 1,
     }
 
-    /// As a key it has got another one.
+    /// As a key, it has got another variant.
     #[derive(Key, Clone, Debug, PartialEq)]
     #[repr(u8)]
     pub enum Occurrence {
@@ -51,7 +51,7 @@ mod grown {
     }
 }
 
-/// Later still: a variant has another field.
+/// The third version: a variant has another field.
 mod second {
     use super::grown;
     use braiddb::Value;
@@ -77,7 +77,7 @@ mod second {
     }
 }
 
-/// The same name and version as the first, and a variant that is not the same. (Of keys it is the type's name that says so.)
+/// The same name and version as the first, with a different variant. For keys, the type's name says so.
 mod changed {
     use braiddb::{Key, Value};
 
@@ -111,7 +111,7 @@ fn events() -> [first::Event; 4] {
     [Created { at: 5, by: "Ada".into() }, Created { at: 6, by: String::new() }, Renamed("x\0".into()), Closed]
 }
 
-/// All of a table, in order.
+/// Returns all keys of a table, in order.
 fn all<K: Key, V: Value>(db: &Database, table: Table<K, V>) -> Vec<K> {
     let mut keys = Vec::new();
     db.transact(|tx| {
@@ -127,8 +127,8 @@ fn all<K: Key, V: Value>(db: &Database, table: Table<K, V>) -> Vec<K> {
 
 #[test]
 fn variants_are_added_freely() {
-    // Proves that a program with more variants opens a table of one with fewer, and the other way round, with a checkpoint and without;
-    // and that reading a variant which a program has not says which row it is.
+    // Proves that a program with more variants opens a table of a program with fewer, and the other way round, with a
+    // checkpoint and without. Reading a variant that a program does not have is an error that names the row.
     for with_checkpoint in [false, true] {
         let storage = MemoryStorage::new(1 << 30);
         let close = |db: Database| {
@@ -179,7 +179,7 @@ fn variants_are_added_freely() {
 
 #[test]
 fn variants_are_added_freely_to_keys() {
-    // Proves the same of keys, as parts of others, too: it is the type's name that grows.
+    // Proves the same of keys, also as parts of others: the type's name grows.
     let storage = MemoryStorage::new(1 << 30);
     {
         let db = open(&storage);
@@ -214,7 +214,7 @@ fn variants_are_added_freely_to_keys() {
 
 #[test]
 fn a_variant_that_changes_under_its_version_is_refused() {
-    // Proves that both shapes are told, of values and of keys.
+    // Proves that the error has both shapes, for values and for keys.
     let db = in_memory();
     db.table::<u64, first::Event>("events").unwrap();
     let error = db.table::<u64, changed::Event>("events").unwrap_err();
@@ -237,7 +237,8 @@ fn a_variant_that_changes_under_its_version_is_refused() {
 
 #[test]
 fn enums_are_upgraded() {
-    // Proves that rows of an enum's earlier version are upgraded when they are read, and migrated, after the database was opened anew.
+    // Proves that rows of an enum's earlier version are upgraded when they are read, and migrated, after the database
+    // was opened again.
     let storage = MemoryStorage::new(1 << 30);
     {
         let db = open(&storage);
@@ -296,7 +297,7 @@ impl From<Book> for Item {
     }
 }
 
-/// An item that is no enum any more.
+/// An item that is no longer an enum.
 #[derive(Value, Debug, PartialEq)]
 #[braid(name = "item", version = 3, previous = Item)]
 struct Title(String);
@@ -311,7 +312,7 @@ impl From<Item> for Title {
 
 #[test]
 fn a_struct_becomes_an_enum_and_a_struct_again() {
-    // Proves that versions of one name can be structs and enums, each upgraded to the next, in lists, too.
+    // Proves that versions of one name can be structs and enums, each upgraded to the next, also in lists.
     let db = in_memory();
     let books: Table<u8, Vec<Book>> = db.table("items").unwrap();
     let title = |title: &str| title.to_owned();
@@ -347,7 +348,7 @@ enum Items {
 
 #[test]
 fn what_is_in_a_variant_is_migrated() {
-    // Proves that a row is outdated if a field of its variant is of an earlier version, wherever that is, and no other row.
+    // Proves that a row is outdated exactly if a field of its variant is of an earlier version, at any depth.
     let db = in_memory();
     let books: Table<u8, Books> = db.table("shelves").unwrap();
     let emma = || Book { title: "Emma".into() };
@@ -367,7 +368,7 @@ fn what_is_in_a_variant_is_migrated() {
     assert_eq!((read(0), read(2)), (Some(Items::Empty), Some(Items::One { book: emma() })));
 }
 
-/// Without fields, and with a name: so that a variant can be given some.
+/// Variants without fields, and with a type name, so that a variant can get fields later.
 #[derive(Key, Value, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[braid(name = "state")]
 #[repr(u16)]
@@ -401,7 +402,8 @@ fn an_enum_without_fields_can_have_a_name() {
 
 #[test]
 fn ranges_by_variant() {
-    // Proves that rows of a variant lie together, behind those of lower numbers, and are found by ranges and by a prefix.
+    // Proves that the rows of a variant are together, after the rows of lower numbers, and are found by ranges and by
+    // a prefix.
     use first::Event::*;
     let db = in_memory();
     let table: Table<first::Event, u64> = db.table("times").unwrap();
@@ -476,7 +478,7 @@ fn encoded<K: Key>(key: &K) -> Vec<u8> {
     bytes
 }
 
-/// Encodings of two keys compare as the keys do, and decode to them.
+/// Checks that the encodings of two keys compare as the keys do, and decode to them.
 fn check<K: Key + Ord + std::fmt::Debug>(a: &K, b: &K) {
     let (x, y) = (encoded(a), encoded(b));
     assert_eq!(x.cmp(&y), a.cmp(b), "{a:?} {b:?}");
@@ -488,7 +490,7 @@ fn check<K: Key + Ord + std::fmt::Debug>(a: &K, b: &K) {
     assert_eq!(by_reference, x);
 }
 
-/// A value is read back, and whatever else its bytes become, reading them is an error or a value.
+/// Checks that a value is read back. Whatever else its bytes become, reading them gives an error or a value.
 fn check_value<V>(value: &V)
 where
     V: for<'v> Value<Input<'v> = &'v V, View<'v> = V> + PartialEq + std::fmt::Debug,
@@ -504,7 +506,8 @@ where
 }
 
 proptest! {
-    /// The order of keys is that which Rust derives, alone and as a part of others, and values are read back.
+    /// Proves that the order of keys is the order that Rust derives, alone and as a part of others, and that values
+    /// are read back.
     #[test]
     fn order_and_value_survive_encoding(a in parts(), b in parts(), x in 0u8..2, y in 0u8..2) {
         check(&a, &b);
@@ -516,7 +519,7 @@ proptest! {
         prop_assert_eq!(<(Vec<Part>, Option<Part>)>::view(&bytes).unwrap(), (list.to_vec(), Some(b)));
     }
 
-    /// Any bytes are a key, whose encoding they are, or none.
+    /// Proves that any bytes are the encoding of the key that they decode to, or are not a key.
     #[test]
     fn any_bytes_are_read(bytes in proptest::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..12)) {
         let mut rest = &*bytes;
@@ -548,7 +551,7 @@ fn a_type_within_itself_is_refused() {
 
 #[test]
 fn names_around_a_derive_do_not_matter() {
-    // Proves that what is derived uses no name that its surroundings, or its own variants, could mean something else by.
+    // Proves that derived code uses no name that could mean something else in its surroundings or in its own variants.
     #![allow(dead_code, non_upper_case_globals, reason = "names that could be in the way")]
     mod crowded {
         const number: u8 = 1;

@@ -1,5 +1,5 @@
-//! Generates a correct history of a million transactions and measures the checker: the analysis (all passes
-//! over the operations) and each verdict (the graph, its components), without any JSON.
+//! Generates a correct history of a million transactions and measures the checker: the analysis (all passes over the
+//! operations) and each verdict (the graph and its components). No JSON is involved.
 //!
 //! `cargo run --release -p braid-history --example million -- [TRANSACTIONS]`
 

@@ -1,5 +1,5 @@
-//! The first pass: each transaction by itself. What it says about itself (its own writes, repeated reads) is
-//! checked here; what is left is at most one read and one final write per transaction and item.
+//! The first pass, which looks at each transaction by itself. It checks what a transaction says about itself (its own
+//! writes, repeated reads). What remains is at most one read and one final write per transaction and item.
 
 use crate::facts::{Facts, Findings, Scope};
 use crate::model::{Op, Status};
@@ -8,9 +8,9 @@ use crate::verdict::Class;
 /// What was done to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Read a value that is not the transaction's own.
+    /// The transaction read a value that is not its own.
     Read,
-    /// Saw that the register is absent.
+    /// The transaction saw that the register is absent.
     ReadAbsent,
     /// The last write of the transaction to the register, or an append.
     Write,
@@ -18,9 +18,10 @@ pub(crate) enum What {
     Delete,
     /// A write that the same transaction overwrote, or an append that it appended after.
     Overwritten,
-    /// A deletion that the same transaction wrote over: nobody can tell who saw it.
+    /// A deletion that the same transaction wrote over. No reader of the absence can be told to have seen this
+    /// deletion.
     Undone,
-    /// Read a list: `value` is the place of the operation, `own` how many elements at its end are its own.
+    /// The transaction read a list: `value` is the place of the operation, and the last `own` elements are its own.
     ReadList,
 }
 
@@ -35,11 +36,11 @@ pub(crate) struct Access {
     pub predicate: bool,
 }
 
-/// What the transaction `txn` has done to an item so far.
+/// What the transaction `txn` has done to an item up to now.
 #[derive(Clone, Copy)]
 struct Sofar {
     txn: u32,
-    /// The places of its first read and of its last write among the accesses.
+    /// The places, among the accesses, of the transaction's first read and of its last write.
     read: u32,
     write: u32,
 }
@@ -56,7 +57,7 @@ struct Pass<'a, 'h> {
     start: usize,
 }
 
-/// All accesses, in the order of transactions.
+/// Returns all accesses, in the order of transactions.
 pub(crate) fn accesses(facts: &Facts<'_>, findings: &mut Findings) -> Vec<Access> {
     let never = Sofar { txn: NOT_YET, read: NOT_YET, write: NOT_YET };
     let ops = facts.history.transactions().iter().map(|transaction| transaction.ops.len()).sum();
@@ -65,7 +66,7 @@ pub(crate) fn accesses(facts: &Facts<'_>, findings: &mut Findings) -> Vec<Access
     for (place, transaction) in facts.history.transactions().iter().enumerate() {
         pass.txn = place as u32;
         pass.start = pass.accesses.len();
-        // What an aborted transaction saw is nobody's business; what it wrote others may have seen.
+        // The reads of an aborted transaction do not count. Its writes do, because others may have seen them.
         let reads = transaction.status != Status::Aborted;
         for (at, op) in transaction.ops.iter().enumerate() {
             match op {
@@ -81,7 +82,7 @@ pub(crate) fn accesses(facts: &Facts<'_>, findings: &mut Findings) -> Vec<Access
     pass.accesses
 }
 
-/// The elements of the list read at place `at` of a transaction.
+/// The elements of the list that an access read, without the reader's own elements at the end.
 pub(crate) fn elements<'h>(facts: &Facts<'h>, access: &Access) -> &'h [i64] {
     match &facts.history.transactions()[access.txn as usize].ops[access.value as usize] {
         Op::List { values, .. } => &values[..values.len() - access.own as usize],
@@ -219,7 +220,7 @@ pub(crate) fn shown(value: Option<i64>) -> String {
     value.map_or_else(|| "nothing".to_string(), |value| value.to_string())
 }
 
-/// The accesses by item, those of one item in the order of transactions, and where each item's begin.
+/// Returns the accesses by item, those of one item in the order of transactions, and where each item's accesses begin.
 pub(crate) fn by_key(accesses: &[Access], keys: usize) -> (Vec<Access>, Vec<usize>) {
     let mut starts = vec![0; keys + 1];
     for access in accesses {

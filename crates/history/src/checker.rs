@@ -1,4 +1,4 @@
-//! The checker: one analysis of a history, then a verdict for each model.
+//! The checker: analyzes a history once, then gives a verdict for each model.
 
 use crate::accesses::{accesses, by_key};
 use crate::cycles;
@@ -9,7 +9,7 @@ use crate::model::{History, Op, Status};
 use crate::registers::{Registers, unknown_seen};
 use crate::verdict::{Anomaly, Class, Dependency, Model, Order, Step, Verdict};
 
-/// How many cycles are put into words; all are counted.
+/// The number of cycles that are put into words. All cycles are counted.
 const CYCLES_MAX: usize = 1_000;
 
 const DATA: Kinds = Kinds::of(&[
@@ -19,22 +19,22 @@ const DATA: Kinds = Kinds::of(&[
     Dependency::PredicateReadWrite,
 ]);
 
-/// A history, analysed once and ready to be judged by any model.
+/// A history that was analyzed once. Any model can judge it.
 pub struct Checker<'h> {
     facts: Facts<'h>,
     findings: Findings,
-    /// ww, wr and rw.
+    /// The edges ww, wr and rw.
     edges: Vec<Edge>,
     sessions: bool,
 }
 
-/// Checks a history against one model. [`Checker`] does the shared work once for several.
+/// Checks a history against one model. For several models, [`Checker`] does the shared work once.
 pub fn check(history: &History, model: Model, order: Order) -> Verdict {
     Checker::new(history, order).verdict(model)
 }
 
 impl<'h> Checker<'h> {
-    /// Analyses a history.
+    /// Analyzes a history.
     pub fn new(history: &'h History, order: Order) -> Self {
         let mut facts = Facts::of(history, order);
         let mut findings = Findings::default();
@@ -58,8 +58,8 @@ impl<'h> Checker<'h> {
         Self { facts, findings, edges, sessions: false }
     }
 
-    /// Whether serializability and snapshot isolation must keep the order within each session as well. Off by
-    /// default; strict serializability always does.
+    /// Sets if serializability and snapshot isolation must keep the order within each session as well. The default is
+    /// off. Strict serializability always keeps this order.
     #[must_use]
     pub fn with_sessions(mut self, sessions: bool) -> Self {
         self.sessions = sessions;
@@ -110,8 +110,8 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// The components to explain: those of the data dependencies within each component of all edges, or the
-    /// component itself where only sessions and real time close its cycles.
+    /// Returns the components to explain. These are the components of the data dependencies within each component of
+    /// all edges, or the component itself if only sessions and real time close its cycles.
     fn tangles(&self, graph: &Graph, numbers: &mut [u32]) -> Vec<Vec<u32>> {
         let mut tangles = Vec::new();
         for component in graph.components() {
@@ -149,9 +149,9 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Adds a chain of moments, one for each end of a transaction: a transaction leads to the moment of its
-    /// end, each moment to the next, and the last moment before a begin to the transaction that begins. That is
-    /// three edges a transaction instead of one for each pair. Returns the number of nodes.
+    /// Adds a chain of moments, one for each end of a transaction. A transaction leads to the moment of its end, each
+    /// moment leads to the next, and the last moment before a begin leads to the transaction that begins. This takes
+    /// three edges per transaction instead of one for each pair. Returns the number of nodes.
     fn add_real_time(&self, edges: &mut Vec<Edge>) -> usize {
         let all = self.facts.history.transactions();
         let ended = |place: &u32| {
@@ -179,7 +179,7 @@ impl<'h> Checker<'h> {
         all.len() + ends.len()
     }
 
-    /// A cycle in words. Moments of the chain are left out: their neighbours are joined by one edge.
+    /// Puts a cycle into words. Moments of the chain are left out: one edge joins their neighbors.
     fn worded(&self, class: Class, cycle: &[Edge]) -> Anomaly {
         let real = |node: u32| (node as usize) < self.facts.counted.len();
         let start = cycle.iter().position(|edge| real(edge.from)).unwrap_or(0);
@@ -237,7 +237,7 @@ impl<'h> Checker<'h> {
         Step { from: first, to: second, dependency: label.dependency, key, text }
     }
 
-    /// What a transaction left in an item, in words.
+    /// Describes what a transaction left in an item.
     fn written(&self, place: u32, key: u32) -> String {
         let keys = &self.facts.keys;
         let ops = &self.facts.history.transactions()[place as usize].ops;
@@ -253,7 +253,7 @@ impl<'h> Checker<'h> {
         last.unwrap_or_else(|| "nothing".to_string())
     }
 
-    /// What a transaction saw in an item, in words.
+    /// Describes what a transaction saw in an item.
     fn read(&self, place: u32, key: u32) -> String {
         let keys = &self.facts.keys;
         let ops = &self.facts.history.transactions()[place as usize].ops;
@@ -277,8 +277,8 @@ fn edge(from: u32, to: u32, dependency: Dependency) -> Edge {
     Edge { from, to, label: Label { dependency, key: 0 } }
 }
 
-/// Counts a transaction of unknown outcome as committed once a counted one saw its writes, until nothing
-/// changes. `seen` holds (reader, writer).
+/// Counts a transaction of unknown outcome as committed if a counted transaction saw its writes. Repeats this until
+/// nothing changes. `seen` contains (reader, writer).
 fn count_seen(counted: &mut [bool], seen: &mut Vec<(u32, u32)>) {
     seen.sort_unstable();
     seen.dedup();

@@ -1,8 +1,8 @@
-//! From a tangle of transactions (a strongly connected component) to one small cycle and its class.
+//! Reduces a tangle of transactions (a strongly connected component) to one small cycle and its class.
 //!
-//! The worst class is looked for first, by leaving out kinds of edges: a cycle of ww alone is G0 whatever
-//! else runs between the same transactions. Searches are breadth first, so each gives a shortest cycle through
-//! its start; a budget of steps bounds how many starts are tried.
+//! The search begins with the worst class and leaves out kinds of edges: a cycle of ww alone is G0, whatever other
+//! edges the same transactions have. Searches are breadth first, and each finds a shortest cycle through its start. A
+//! budget of steps limits how many starts are tried.
 
 use crate::edges::Edge;
 use crate::graph::{Graph, Kinds};
@@ -18,10 +18,10 @@ const DATA: Kinds = Kinds::of(&[WriteWrite, WriteRead, ReadWrite, PredicateReadW
 const ORDERED: Kinds = Kinds::of(&[WriteWrite, WriteRead, ReadWrite, PredicateReadWrite, Session]);
 const ALL: Kinds = Kinds::of(&[WriteWrite, WriteRead, ReadWrite, PredicateReadWrite, Session, RealTime]);
 
-/// How many edges the searches in one component may look at.
+/// The number of edges that the searches in one component may look at.
 const STEPS_MAX: usize = 2_000_000;
 
-/// The class and the edges of the worst cycle in a component, if the model forbids one there.
+/// Returns the class and the edges of the worst cycle in a component, if the model forbids a cycle there.
 pub(crate) fn worst(
     graph: &Graph,
     nodes: &[u32],
@@ -60,7 +60,7 @@ pub(crate) fn worst(
     Some((class, cycle))
 }
 
-/// Lost updates and write skews are special cases with names of their own.
+/// Gives lost updates and write skews, which are special cases, their own names.
 fn refined(class: Class, cycle: &[Edge]) -> Class {
     let data = |edge: &&Edge| DATA.has(edge.label.dependency);
     match class {
@@ -68,7 +68,7 @@ fn refined(class: Class, cycle: &[Edge]) -> Class {
             let anti = cycle.iter().find(|edge| ANTI.has(edge.label.dependency));
             let key = anti.map(|edge| edge.label.key);
             let same = cycle.iter().filter(data).all(|edge| Some(edge.label.key) == key);
-            // The reader overwrote the item as well where a ww edge leads to it.
+            // The reader overwrote the item as well if a ww edge leads to the reader.
             let reader = anti.map(|edge| edge.from);
             let writes = cycle.iter().any(|edge| {
                 edge.label.dependency == WriteWrite && Some(edge.to) == reader && Some(edge.label.key) == key
@@ -86,7 +86,7 @@ fn refined(class: Class, cycle: &[Edge]) -> Class {
     }
 }
 
-/// A shortest cycle of a graph, as far as the budget allows; some cycle, if there is any.
+/// Returns a shortest cycle of a graph within the budget. Returns some cycle if there is any.
 fn shortest(graph: &Graph) -> Option<Vec<Edge>> {
     let components = graph.components();
     let mut search = Search::new(graph);
@@ -106,7 +106,7 @@ fn shortest(graph: &Graph) -> Option<Vec<Edge>> {
     best
 }
 
-/// A shortest cycle with exactly one anti-dependency.
+/// Returns a shortest cycle with exactly one anti-dependency.
 fn single(graph: &Graph) -> Option<Vec<Edge>> {
     let mut search = Search::new(graph);
     let mut best: Option<Vec<Edge>> = None;
@@ -126,8 +126,8 @@ fn single(graph: &Graph) -> Option<Vec<Edge>> {
     best
 }
 
-/// A closed walk without two adjacent anti-dependencies. Each node becomes two: reached by an
-/// anti-dependency (odd) or not (even); only from the even one may another anti-dependency follow.
+/// Returns a closed walk without two adjacent anti-dependencies. Each node becomes two: reached by an anti-dependency
+/// (odd) or not (even). Another anti-dependency may follow only from the even node.
 fn without_adjacent_anti(graph: &Graph) -> Option<(Class, Vec<Edge>)> {
     if let Some(cycle) = single(graph) {
         return Some((Class::GSingle, cycle));
@@ -160,7 +160,7 @@ fn without_adjacent_anti(graph: &Graph) -> Option<(Class, Vec<Edge>)> {
 /// Breadth-first search with its working space.
 struct Search<'g> {
     graph: &'g Graph,
-    /// The edge by which a node was reached in the search of number `round`.
+    /// For each node: the number of the search that last reached it (its `round`), and the edge by which it did.
     reached: Vec<(u32, Option<Edge>)>,
     round: u32,
     steps: usize,
@@ -171,7 +171,8 @@ impl<'g> Search<'g> {
         Self { graph, reached: vec![(0, None); graph.nodes()], round: 0, steps: 0 }
     }
 
-    /// A shortest path of at least one edge and fewer than `limit`, along edges that `allowed` lets pass.
+    /// Returns a shortest path of at least one edge and fewer than `limit` edges, along edges that `allowed` lets
+    /// pass.
     fn path(
         &mut self,
         from: u32,

@@ -1,10 +1,10 @@
-//! The dependencies as they are collected, before they become a graph.
+//! The dependencies while they are collected, before they become a graph.
 
 use crate::accesses::Access;
 use crate::facts::{Facts, Findings, NONE, Scope};
 use crate::verdict::{Class, Dependency};
 
-/// No transaction: the writer of the initial versions.
+/// No transaction: stands for the writer of the initial versions.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// One dependency: `from` is before `to`.
@@ -15,14 +15,14 @@ pub(crate) struct Edge {
     pub label: Label,
 }
 
-/// Why, and on which item (0 where there is none).
+/// The reason for a dependency, and its item (0 if there is none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
     pub dependency: Dependency,
     pub key: u32,
 }
 
-/// Where the passes over items put what they find.
+/// Takes what the passes over items find.
 pub(crate) struct Sink<'a, 'h> {
     pub facts: &'a Facts<'h>,
     pub findings: &'a mut Findings,
@@ -39,7 +39,7 @@ impl Sink<'_, '_> {
         }
     }
 
-    /// `reader` saw the version of `writer`.
+    /// Notes that `read` saw the version that `writer` wrote.
     pub fn read_of(&mut self, read: &Access, writer: u32) {
         self.edge(writer, read.txn, Dependency::WriteRead, read.key);
         if writer == NOBODY || writer == read.txn {
@@ -65,7 +65,7 @@ impl Sink<'_, '_> {
         }
     }
 
-    /// `read` saw the version that `next` replaced.
+    /// Notes that `read` saw the version that `next` replaced.
     pub fn replaced_by(&mut self, read: &Access, next: u32) {
         let dependency = if read.predicate { Dependency::PredicateReadWrite } else { Dependency::ReadWrite };
         self.edge(read.txn, next, dependency, read.key);
@@ -80,7 +80,7 @@ impl Sink<'_, '_> {
         });
     }
 
-    /// `to` replaced the version of `from`.
+    /// Notes that `to` replaced the version that `from` wrote.
     pub fn written_over(&mut self, from: u32, to: u32, key: u32) {
         self.edge(from, to, Dependency::WriteWrite, key);
         if from == NOBODY || from == to {
@@ -96,7 +96,7 @@ impl Sink<'_, '_> {
         }
     }
 
-    /// A read of something that must not be seen.
+    /// Reports a read of something that must not be seen.
     pub fn bad_read(&mut self, class: Class, read: &Access, value: i64, writer: Option<u32>) {
         let facts = self.facts;
         let who = [read.txn, writer.unwrap_or(read.txn)];

@@ -1,4 +1,4 @@
-//! What the later passes share: compact columns of the transactions, and what was found so far.
+//! What the later passes share: compact columns of the transactions, and the findings up to now.
 
 use crate::keys::Keys;
 use crate::model::{History, Status};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// No stamp, no time.
 pub(crate) const NONE: u64 = u64::MAX;
 
-/// How many anomalies of one class are put into words; all are counted.
+/// The number of anomalies of one class that are put into words. All anomalies are counted.
 const WORDED_MAX: u64 = 100;
 
 /// The columns that the hot passes read, indexed by place in the history.
@@ -17,7 +17,8 @@ pub(crate) struct Facts<'h> {
     pub keys: Keys<'h>,
     pub order: Order,
     pub status: Vec<Status>,
-    /// Whether it counts as committed: `Unknown` ones do once their writes were seen.
+    /// True if the transaction counts as committed. A transaction of `Unknown` outcome counts once its writes were
+    /// seen.
     pub counted: Vec<bool>,
     pub snapshot: Vec<u64>,
     pub commit: Vec<u64>,
@@ -47,7 +48,7 @@ impl<'h> Facts<'h> {
     }
 }
 
-/// Which models an observation violates.
+/// The models that an observation violates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,
@@ -73,7 +74,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Counts an anomaly, and words it while there are few of its class.
+    /// Counts an anomaly. While there are few of its class, also puts it into words.
     pub fn add(
         &mut self,
         scope: Scope,
@@ -95,7 +96,7 @@ impl Findings {
         }
     }
 
-    /// How many concern a model.
+    /// The number of anomalies that concern a model.
     pub fn count(&self, model: Model) -> u64 {
         let scoped = |count: u64, scope: Scope| if scope.concerns(model) { count } else { 0 };
         self.counts

@@ -1,39 +1,39 @@
-//! Correct histories by seed: what a faultless store would have answered. The tests plant anomalies in them,
-//! and the example measures the checker with one.
+//! Makes correct histories by seed: what a faultless store would have answered. The tests plant anomalies in them, and
+//! an example measures the checker with such a history.
 
 use crate::model::{History, Key, Op, Status, Transaction};
 
 /// How the simulated store executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// One transaction after another; the times say nothing about that order.
+    /// One transaction after another. The times say nothing about that order.
     Serial,
-    /// Each transaction at one moment between its begin and its end.
+    /// Each transaction runs at one moment between its begin and its end.
     Strict,
-    /// Snapshot isolation: reads of the snapshot taken at begin, the first committer wins.
+    /// Snapshot isolation: reads see the snapshot taken at begin, and the first committer wins.
     Snapshot,
 }
 
 /// The size and mix of a history.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// How many transactions.
+    /// The number of transactions.
     pub transactions: u64,
-    /// How many clients, each with one transaction at a time.
+    /// The number of clients, each with one transaction at a time.
     pub sessions: usize,
-    /// How many registers, with keys from 0.
+    /// The number of registers, with keys from 0.
     pub registers: u64,
-    /// How many lists, with keys after those of the registers.
+    /// The number of lists. Their keys follow the keys of the registers.
     pub lists: u64,
     /// The most operations in a transaction; the fewest is 1.
     pub ops_max: u64,
-    /// How many registers a scan covers; 0: no scans.
+    /// The number of registers that a scan covers. 0: no scans.
     pub scan_length: u64,
-    /// Out of 100 writes of registers, how many delete.
+    /// The percentage of writes of registers that delete.
     pub deletes_percent: u64,
-    /// Out of 100 transactions, how many abort of themselves.
+    /// The percentage of transactions that abort of their own accord.
     pub aborts_percent: u64,
-    /// Out of 100 transactions, how many lose the answer.
+    /// The percentage of transactions whose answer is lost.
     pub unknown_percent: u64,
 }
 
@@ -58,12 +58,12 @@ impl Default for Shape {
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that always gives the same numbers for a seed.
+    /// Makes a generator that always gives the same numbers for a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -71,19 +71,19 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is above 0.
+    /// Returns a number below `limit`, which is above 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         debug_assert!(limit > 0);
         self.next_number() % limit
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
 
-/// A correct history.
+/// Makes a correct history.
 pub fn generate(seed: u64, shape: &Shape, execution: Execution) -> History {
     let mut store = Store::new(seed, shape, execution);
     let mut open: Vec<Option<Open>> = (0..shape.sessions.max(1)).map(|_| None).collect();
@@ -112,7 +112,7 @@ pub fn generate(seed: u64, shape: &Shape, execution: Execution) -> History {
     history
 }
 
-/// Times that say nothing about the order of execution, as of clients with clocks of their own.
+/// Replaces the times by times that say nothing about the order of execution, as if each client had its own clock.
 fn forget_times(history: &mut History, random: &mut Random) {
     let span = 4 * history.len() as u64;
     for transaction in history.transactions_mut() {
@@ -130,7 +130,7 @@ struct Open {
     commits: bool,
 }
 
-/// A multi-version store: per item the commit stamp and the value of each version.
+/// A multi-version store. Each item has the commit stamp and the value of each of its versions.
 struct Store<'s> {
     shape: &'s Shape,
     execution: Execution,
@@ -162,7 +162,7 @@ impl<'s> Store<'s> {
         Open { transaction, snapshot: self.clock, executed: false, commits: false }
     }
 
-    /// Runs all operations and, where it can, commits.
+    /// Runs all operations, and commits if it can.
     fn execute(&mut self, txn: &mut Open) {
         txn.executed = true;
         if self.execution != Execution::Snapshot {
@@ -233,7 +233,7 @@ impl<'s> Store<'s> {
         }
     }
 
-    /// The value of a register for a transaction: its own, or that of its snapshot.
+    /// The value of a register that a transaction sees: its own, or the value in its snapshot.
     fn register(&self, register: u64, txn: &Open) -> Option<i64> {
         let own = txn.transaction.ops.iter().rev().find_map(|op| match op {
             Op::Write { key: Key::Number(key), value } if *key == register => Some(*value),
@@ -253,7 +253,7 @@ impl<'s> Store<'s> {
         visible.map(|(_, value)| *value).chain(own).collect()
     }
 
-    /// Whether the item of a write has a version that the snapshot does not hold.
+    /// Returns true if the item of a write has a version that the snapshot does not contain.
     fn is_newer(&self, op: &Op, snapshot: u64) -> bool {
         let newest = match op {
             Op::Write { key: Key::Number(key), .. } => {

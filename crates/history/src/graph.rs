@@ -66,8 +66,9 @@ impl Graph {
         Tarjan::new(self).run()
     }
 
-    /// The part of the graph between the given nodes and of the given kinds, its nodes numbered by their place.
-    /// `numbers` is working space of `nodes()` entries that are all `u32::MAX`, and is left so.
+    /// Returns the part of the graph between the given nodes, with edges of the given kinds. Its nodes are numbered by
+    /// their place in `nodes`. `numbers` is working space of `nodes()` entries, which are all `u32::MAX` before the
+    /// call and after.
     pub fn part(&self, nodes: &[u32], kinds: Kinds, numbers: &mut [u32]) -> Self {
         for (number, node) in nodes.iter().enumerate() {
             numbers[*node as usize] = number as u32;
@@ -91,9 +92,9 @@ impl Graph {
 /// The state of a depth-first walk without recursion.
 struct Tarjan<'g> {
     graph: &'g Graph,
-    /// When a node was met, from 1; 0: not yet. The highest value: its component is complete.
+    /// When a node was met, counted from 1. 0: not yet. The highest value: the node's component is complete.
     met: Vec<u32>,
-    /// The earliest node met that is known to be reachable.
+    /// The earliest met node that is known to be reachable.
     low: Vec<u32>,
     /// The next edge to look at.
     cursor: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Histories as JSON lines, one transaction a line: `docs/design/history-format.md` has the fields.
+//! Histories as JSON lines, one transaction per line. `docs/design/history-format.md` describes the fields.
 
 use crate::model::{History, Transaction};
 use std::collections::HashSet;
@@ -8,9 +8,9 @@ use std::io::{self, BufRead, Write};
 /// Why a history could not be read.
 #[derive(Debug)]
 pub struct ReadError {
-    /// The line, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// What is wrong with the line.
     pub problem: Problem,
 }
 
@@ -19,13 +19,13 @@ pub struct ReadError {
 pub enum Problem {
     /// The input could not be read, or is not UTF-8.
     Io(io::Error),
-    /// The line is no transaction of the format.
+    /// The line is not a transaction of the format.
     Format(serde_json::Error),
     /// The id was used on an earlier line.
     RepeatedId(u64),
     /// The transaction ends before it begins.
     EndBeforeBegin,
-    /// There are more transactions, or more operations in one, than the checker can number.
+    /// There are more transactions, or more operations in one transaction, than the checker can number.
     TooLarge,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for ReadError {
         match &self.problem {
             Problem::Io(error) => write!(f, "cannot be read ({error}); give a UTF-8 text file"),
             Problem::Format(error) => {
-                // The parser sees one line at a time: only its column is of use.
+                // The parser sees one line at a time, so only its column is of use.
                 let text = error.to_string();
                 let what = text.split(" at line ").next().unwrap_or(&text);
                 write!(
@@ -70,7 +70,7 @@ impl History {
     /// Reads JSON lines. Empty lines are skipped.
     ///
     /// # Errors
-    /// Names the first line that is no transaction, repeats an id or ends before it begins.
+    /// Names the first line that is not a transaction, repeats an id or ends before it begins.
     pub fn read(from: impl BufRead) -> Result<Self, ReadError> {
         let mut history = Self::new();
         let mut ids = HashSet::new();
@@ -101,7 +101,7 @@ impl History {
     /// Writes JSON lines, which [`History::read`] reads back to an equal history.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Returns the errors of the output.
     pub fn write(&self, mut to: impl Write) -> io::Result<()> {
         for transaction in self.transactions() {
             serde_json::to_writer(&mut to, transaction)?;

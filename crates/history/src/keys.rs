@@ -1,5 +1,5 @@
-//! Keys as dense numbers: registers first, in the order of their keys so that a range of keys is a range of
-//! numbers, then lists.
+//! Numbers the keys densely. Registers come first, in the order of their keys, so a range of keys is a range of
+//! numbers. Lists follow.
 
 use crate::model::{History, Key, Op};
 use std::ops::Range;
@@ -14,7 +14,7 @@ pub(crate) struct Keys<'h> {
 #[derive(Default)]
 struct Side<'h> {
     numbers: Vec<u64>,
-    /// `direct[n - numbers[0]]` is the place of n, where the numbers lie close enough for a table.
+    /// `direct[n - numbers[0]]` is the place of n. In use if the numbers lie close enough together for a table.
     direct: Vec<u32>,
     texts: Vec<&'h str>,
 }
@@ -93,7 +93,7 @@ impl<'h> Side<'h> {
         self.numbers.len() + self.texts.len()
     }
 
-    /// The place of a key, or the one where it would be.
+    /// The place of a key, or the place where the key would be.
     fn place(&self, key: &Key) -> usize {
         match key {
             Key::Number(number) => {

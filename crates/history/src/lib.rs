@@ -1,13 +1,13 @@
-//! A checker of transactional histories, for Braid's or any other engine's.
+//! A checker of the transactional histories of Braid or any other engine.
 //!
-//! A [`History`] says what each transaction read and wrote; [`check`] builds the direct serialization graph
-//! over the versions (Adya, PhD thesis, MIT 1999) and says which anomalies there are, each with a small cycle
-//! that shows it. The order of versions comes from the engine's commit stamps, or from the values alone, as in
-//! Elle (Kingsbury and Alvaro, VLDB 2020), so that an engine that lies is caught. Cost is linear in the
+//! A [`History`] says what each transaction read and wrote. [`check`] builds the direct serialization graph over the
+//! versions (Adya, PhD thesis, MIT 1999) and reports the anomalies in it, each with a small cycle that shows it. The
+//! order of versions comes from the engine's commit stamps, or from the values alone, as in Elle (Kingsbury and
+//! Alvaro, VLDB 2020). The order by values catches an engine that lies. The cost is linear in the number of
 //! operations, plus sorting.
 //!
-//! With [`Order::Values`] the order of some register versions cannot be known. Then anomalies may be missed;
-//! none is ever invented. `docs/design/history-format.md` describes the file format and these limits.
+//! With [`Order::Values`], the order of some register versions cannot be known. The check may then miss anomalies, but
+//! it never invents one. `docs/design/history-format.md` describes the file format and these limits.
 //!
 //! ```
 //! use braid_history::{Class, History, Model, Op, Order, Transaction, check};
@@ -44,5 +44,5 @@ pub use json::{Problem, ReadError};
 pub use model::{History, Key, Op, Status, Transaction};
 pub use verdict::{Anomaly, Class, Dependency, Model, Order, Step, Verdict};
 
-/// How many transactions one history may hold: their numbers, with as many moments, must fit into 32 bits.
+/// The most transactions in one history. Their numbers, and as many moments, must fit into 32 bits.
 pub const TRANSACTIONS_MAX: usize = 1 << 30;

@@ -1,29 +1,29 @@
-//! The dependencies on one list: the longest read gives the order of its elements, every other read must be
-//! a prefix of it, and what no read holds comes after.
+//! The dependencies on one list. The longest read gives the order of the list's elements. Every other read must be a
+//! prefix of it. Elements that no read contains come after it.
 
 use crate::accesses::{Access, What, elements};
 use crate::edges::{NOBODY, Sink};
 use crate::facts::{NONE, Scope};
 use crate::verdict::{Class, Order};
 
-/// The appends: each with its place among the accesses, sorted by element.
+/// The appends, sorted by element. Each has its place among the accesses.
 type Appends = Vec<(i64, u32)>;
 
-/// No read holds it.
+/// No read contains the element.
 const NOWHERE: u32 = u32::MAX;
 
 /// One list.
 struct List<'a> {
     accesses: &'a [Access],
     appends: Appends,
-    /// The read of the most elements, and these.
+    /// The read with the most elements, and these elements.
     longest: Option<u32>,
     order: &'a [i64],
-    /// The place of the append of each element of the order; none where that is unclear.
+    /// The place of each element's append, in the order of elements. `None` if the append is not clear.
     writers: Vec<Option<u32>>,
-    /// Where in the order the element of each access is.
+    /// For each access, the position of its element in the order.
     position: Vec<u32>,
-    /// The appends that no read holds.
+    /// The appends that no read contains.
     unseen: Vec<u32>,
 }
 
@@ -109,7 +109,7 @@ impl List<'_> {
         }
     }
 
-    /// Whether the first `length` elements hold one that the reader appends only later.
+    /// Returns true if the first `length` elements contain an element that the reader itself appends only later.
     fn holds_its_own(&self, place: u32, length: usize) -> bool {
         let txn = self.accesses[place as usize].txn;
         // A transaction's accesses to one item are adjacent.
@@ -142,7 +142,7 @@ fn append_of(value: i64, accesses: &[Access], appends: &Appends) -> Option<u32> 
     if same.next().is_some() { None } else { Some(*place) }
 }
 
-/// The appends before and after the first `length` elements; none where one of them is unclear.
+/// The appends before and after the first `length` elements. `None` if one of them is not clear.
 fn neighbours(length: usize, writers: &[Option<u32>]) -> Option<(Option<u32>, Option<u32>)> {
     let last = match length.checked_sub(1) {
         None => None,
@@ -155,7 +155,7 @@ fn neighbours(length: usize, writers: &[Option<u32>]) -> Option<(Option<u32>, Op
     Some((last, next))
 }
 
-/// Reports elements that must not be in a read, and says whether there were any.
+/// Reports elements that must not be in a read. Returns true if there were any.
 fn check_elements(
     read: &Access,
     seen: &[i64],
@@ -188,8 +188,8 @@ fn check_elements(
     bad
 }
 
-/// ww between neighbours in the order. An append of which the same transaction has a later one counts too:
-/// two transactions whose appends alternate are each before the other.
+/// Adds ww edges between neighbors in the order. An append counts even if the same transaction appends again later: if
+/// the appends of two transactions alternate, each transaction is before the other.
 fn chain(writers: &[Option<u32>], accesses: &[Access], sink: &mut Sink<'_, '_>) {
     let mut before = NOBODY;
     for place in writers.iter().flatten() {
@@ -201,7 +201,7 @@ fn chain(writers: &[Option<u32>], accesses: &[Access], sink: &mut Sink<'_, '_>) 
     }
 }
 
-/// A transaction's own appends must be in the list in the order in which it made them, none left out.
+/// Checks that a transaction's own appends are in the list in the order in which it made them, with none left out.
 fn check_parts(writers: &[Option<u32>], position: &[u32], accesses: &[Access], sink: &mut Sink<'_, '_>) {
     let facts = sink.facts;
     for place in writers.iter().flatten() {
@@ -227,8 +227,8 @@ fn check_parts(writers: &[Option<u32>], position: &[u32], accesses: &[Access], s
     }
 }
 
-/// The last appends of counted transactions that no read holds, in the order of their stamps where they have
-/// them, with their ww edges.
+/// Returns the last appends of counted transactions that no read contains, and adds their ww edges. The appends are in
+/// the order of their stamps where they have stamps.
 fn unseen(
     writers: &[Option<u32>],
     position: &[u32],
@@ -271,14 +271,14 @@ fn unseen(
     unseen
 }
 
-/// When the commit of a transaction was acknowledged; never, where that is not known.
+/// When the commit of a transaction was acknowledged. Never, if that is not known.
 fn acknowledged(sink: &Sink<'_, '_>, txn: u32) -> u64 {
     let transaction = &sink.facts.history.transactions()[txn as usize];
     let acknowledged = transaction.status == crate::model::Status::Committed;
     transaction.end.filter(|_| acknowledged).unwrap_or(u64::MAX)
 }
 
-/// Reports the append at `place`, which no read holds, if a read began after it was acknowledged.
+/// Reports the append at `place`, which no read contains, if a read began after the append was acknowledged.
 fn lost(place: u32, end: u64, accesses: &[Access], sink: &mut Sink<'_, '_>) {
     let facts = sink.facts;
     let write = &accesses[place as usize];

@@ -1,15 +1,15 @@
-//! What a history is: transactions, and in each the operations with what they saw.
+//! The parts of a history: transactions, their operations, and what the operations saw.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A history: transactions in any order. Ids are expected to be unique; nothing else depends on the order.
+/// A history: transactions in any order. Their ids are expected to be unique. Nothing else depends on the order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     transactions: Vec<Transaction>,
 }
 
 impl History {
-    /// An empty history.
+    /// Makes an empty history.
     pub fn new() -> Self {
         Self::default()
     }
@@ -24,17 +24,17 @@ impl History {
         &self.transactions
     }
 
-    /// The transactions, to be changed in place.
+    /// All transactions, to be changed in place.
     pub fn transactions_mut(&mut self) -> &mut Vec<Transaction> {
         &mut self.transactions
     }
 
-    /// How many transactions there are.
+    /// The number of transactions.
     pub fn len(&self) -> usize {
         self.transactions.len()
     }
 
-    /// Whether there is no transaction.
+    /// Returns true if there is no transaction.
     pub fn is_empty(&self) -> bool {
         self.transactions.is_empty()
     }
@@ -50,30 +50,31 @@ impl FromIterator<Transaction> for History {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transaction {
-    /// A number that names this transaction in reports; unique in its history.
+    /// A number that names this transaction in reports. It is unique in the history.
     pub id: u64,
-    /// The client. Its transactions follow each other by `begin`, or by place in the history without it.
+    /// The client. Its transactions are ordered by `begin`, or by their place in the history if they have no `begin`.
     pub session: u64,
-    /// When the client asked for it to begin: nanoseconds or a counter of events, any unit that only grows.
+    /// When the client asked for the transaction to begin: nanoseconds, a counter of events, or any unit that only
+    /// grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<u64>,
     /// When the client knew the outcome, on the clock of `begin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
-    /// How it ended.
+    /// How the transaction ended.
     pub status: Status,
-    /// The engine's own stamp of the snapshot read: versions with `commit <= snapshot` are visible.
+    /// The engine's own stamp of the snapshot that was read. Versions with `commit <= snapshot` are visible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
     /// The engine's own stamp of the commit, which orders the versions of each key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<u64>,
-    /// What it did, in order.
+    /// The operations, in order.
     pub ops: Vec<Op>,
 }
 
 impl Transaction {
-    /// A committed transaction without operations, times or stamps.
+    /// Makes a committed transaction without operations, times or stamps.
     pub fn new(id: u64, session: u64) -> Self {
         Self {
             id,
@@ -93,7 +94,7 @@ impl Transaction {
     }
 }
 
-/// How a transaction ended, as far as its client knows.
+/// How a transaction ended, to its client's knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -105,7 +106,7 @@ pub enum Status {
     Unknown,
 }
 
-/// The name of an item. Numbers sort before texts, texts by their bytes.
+/// The name of an item. Numbers sort before texts, and texts sort by their bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Key {
@@ -136,23 +137,23 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// One operation and what it saw. A key is a register or a list; the same key as both names two items.
+/// An operation and what it saw. A key names a register or a list. A key that is used as both names two items.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Op {
-    /// A register was read; none where the key was absent.
+    /// A register was read.
     Read {
         /// The register.
         key: Key,
-        /// What was seen.
+        /// The value that was seen. `None` if the key was absent.
         #[serde(deserialize_with = "required")]
         value: Option<i64>,
     },
-    /// A register was written, or deleted where the value is none. No two writes of a key share a value.
+    /// A register was written or deleted. No two writes of a key share a value.
     Write {
         /// The register.
         key: Key,
-        /// The new value.
+        /// The new value. `None` deletes.
         #[serde(deserialize_with = "required")]
         value: Option<i64>,
     },
@@ -163,26 +164,26 @@ pub enum Op {
         /// The new last element.
         value: i64,
     },
-    /// A whole list was read; empty where the key was absent.
+    /// A whole list was read.
     List {
         /// The list.
         key: Key,
-        /// All its elements, in order.
+        /// All elements of the list, in order. Empty if the key was absent.
         values: Vec<i64>,
     },
-    /// All registers with keys from `from` to `to`, both included, were read. A key that is not among the
-    /// rows was seen to be absent.
+    /// All registers with keys from `from` to `to`, both included, were read. Keys that are not among the rows were
+    /// seen to be absent.
     Scan {
         /// The first key of the range.
         from: Key,
         /// The last key of the range.
         to: Key,
-        /// The keys present, each with its value.
+        /// The keys that were present, each with its value.
         rows: Vec<(Key, i64)>,
     },
 }
 
-/// A field that may be null but not be left out.
+/// A field that may be null, but may not be left out.
 fn required<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
     Option::deserialize(from)
 }

@@ -1,9 +1,9 @@
 //! The dependencies on one register.
 //!
-//! With stamps the versions of committed writers are ordered by commit stamp. By values, a version follows
-//! another where its writer had read the other (read, then write); a register that was never deleted begins
-//! with absence, so whoever saw it absent is before all its writers. Every other pair of versions stays
-//! without an order: anomalies may be missed, none is invented.
+//! With stamps, the versions of committed writers are ordered by commit stamp. By values, a version follows another if
+//! its writer had read the other version before it wrote. A register that was never deleted begins with absence, so a
+//! transaction that saw it absent is before all its writers. All other pairs of versions stay without an order.
+//! Anomalies may be missed, but none is invented.
 
 use crate::accesses::{Access, What};
 use crate::edges::{NOBODY, Sink};
@@ -11,22 +11,22 @@ use crate::facts::{Facts, NONE, Scope};
 use crate::model::Status;
 use crate::verdict::{Class, Order};
 
-/// A version; number 0 is the initial absence.
+/// A version. Number 0 is the initial absence.
 struct Version {
     txn: u32,
     absent: bool,
     commit: u64,
 }
 
-/// What a value leads to.
+/// Where a value comes from.
 enum Source {
     Version(usize),
     Bad(Class, Option<u32>),
-    /// Written twice: nothing can be said.
+    /// The value was written twice, so its writer is unknown.
     Unclear,
 }
 
-/// Working space, kept from item to item.
+/// Working space, reused for each item.
 #[derive(Default)]
 pub(crate) struct Registers {
     /// The place of each write of a value, sorted by value.
@@ -34,9 +34,9 @@ pub(crate) struct Registers {
     versions: Vec<Version>,
     /// The version of each access that is a final write of a counted transaction.
     version_of: Vec<u32>,
-    /// Each read with the version it saw.
+    /// Each read, with the version that it saw.
     reads: Vec<(u32, u32)>,
-    /// (version, version that replaced it)
+    /// (version, the version that replaced it)
     successors: Vec<(u32, u32)>,
 }
 
@@ -113,8 +113,8 @@ impl Registers {
         }
     }
 
-    /// The version of a read that saw nothing, where there is no doubt: the only absence, or the newest one
-    /// of the reader's snapshot.
+    /// Returns the version of a read that saw nothing, if it is certain: the only absence, or the newest absence in
+    /// the reader's snapshot.
     fn absence(&self, snapshot: u64, stamped: bool, vague: bool) -> Option<usize> {
         let absences = || self.versions.iter().enumerate().filter(|(_, version)| version.absent);
         if vague {
@@ -182,7 +182,7 @@ impl Registers {
                 )
             });
         }
-        // The rest of a lost update has no place in the order.
+        // The other pairs of a lost update have no place in the order.
         self.successors.dedup_by_key(|(version, _)| *version);
         let readers = self.reads.iter().filter(|(_, version)| *version == 0).count().max(1);
         let heads_max = (4 * accesses.len() / readers).max(1);

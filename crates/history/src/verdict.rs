@@ -1,19 +1,19 @@
-//! What a check found: classes of anomalies after Adya (PhD thesis, MIT 1999), and the cycles behind them.
+//! The result of a check: classes of anomalies after Adya (PhD thesis, MIT 1999), and the cycles behind them.
 
 use crate::model::Key;
 use serde::Serialize;
 use std::fmt;
 
-/// What a history is checked against.
+/// The model that a history is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
     /// Some serial order of the committed transactions explains all that was seen (PL-3).
     Serializable,
-    /// Serializable in an order that keeps real time, and with it the order within each session.
+    /// Serializable in an order that keeps real time, and therefore the order within each session.
     StrictSerializable,
-    /// No cycle of dependencies without two adjacent anti-dependencies; where the history has stamps, every
-    /// read is of its snapshot and no two concurrent transactions write one item.
+    /// Every cycle of dependencies has two adjacent anti-dependencies. If the history has stamps, every read is of its
+    /// snapshot, and no two concurrent transactions write the same item.
     SnapshotIsolation,
 }
 
@@ -21,9 +21,9 @@ pub enum Model {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// From the commit stamps, for each item whose writers all have them; by values for the others.
+    /// From the commit stamps, for each item whose writers all have them. By values for the other items.
     Stamps,
-    /// From what was seen alone; the stamps are not looked at.
+    /// From what was seen alone. The stamps are ignored.
     Values,
 }
 
@@ -35,7 +35,7 @@ pub enum Class {
     G0,
     /// A committed transaction saw a write of an aborted one.
     G1a,
-    /// A transaction saw a value that its writer went on to overwrite.
+    /// A transaction saw a value that its writer later overwrote.
     G1b,
     /// A cycle of writes over writes and reads of writes.
     G1c,
@@ -59,19 +59,19 @@ pub enum Class {
     LostWrite,
     /// One value was written twice to an item, or a list holds an element twice.
     Duplicate,
-    /// A value was seen that nobody wrote, or a row outside of the range asked for.
+    /// A transaction saw a value that was never written, or a row outside of the range that it asked for.
     GarbageRead,
     /// A transaction did not see its own write, or saw it before making it.
     OwnWrite,
-    /// A transaction read one item twice and saw two versions.
+    /// A transaction read an item twice and saw two versions.
     NonRepeatableRead,
-    /// Two reads of one list agree on no order of its elements.
+    /// Two reads of a list contradict each other on the order of its elements.
     IncompatibleOrder,
     /// A commit stamp contradicts what was seen.
     StampMismatch,
     /// A read was not of its transaction's snapshot (G-SI of Adya).
     SnapshotMismatch,
-    /// Two concurrent transactions wrote one item (G-SIa of Adya).
+    /// Two concurrent transactions wrote the same item (G-SIa of Adya).
     Interference,
 }
 
@@ -98,55 +98,55 @@ pub enum Dependency {
 pub struct Step {
     /// The id of the earlier transaction.
     pub from: u64,
-    /// The id of the later one.
+    /// The id of the later transaction.
     pub to: u64,
-    /// Why it is later.
+    /// Why the later transaction is later.
     pub dependency: Dependency,
-    /// The item, for the dependencies that have one.
+    /// The item, if the dependency has one.
     pub key: Option<Key>,
-    /// The same in words, with values.
+    /// The edge in words, with values.
     pub text: String,
 }
 
-/// One violation.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Anomaly {
-    /// Its kind.
+    /// The violation's class.
     pub class: Class,
-    /// The ids of the transactions in it.
+    /// The ids of the transactions that take part.
     pub transactions: Vec<u64>,
     /// What happened, in words.
     pub text: String,
-    /// The edges of a smallest cycle found; empty where a single observation is enough.
+    /// The edges of a smallest cycle that was found. Empty if a single observation is the violation.
     pub cycle: Vec<Step>,
 }
 
 /// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// What was checked.
+    /// The model that was checked.
     pub model: Model,
     /// Where the order of versions came from.
     pub order: Order,
-    /// How many transactions the history has.
+    /// The number of transactions in the history.
     pub transactions: usize,
-    /// How many of them count as committed.
+    /// The number of transactions that count as committed.
     pub committed: usize,
-    /// How many dependencies were looked at.
+    /// The number of dependencies that were looked at.
     pub dependencies: usize,
-    /// How many violations there are. At most one cycle is counted per tangle of transactions.
+    /// The number of violations. At most one cycle is counted per tangle of transactions.
     pub violations: u64,
-    /// The first of them.
+    /// The first violations.
     pub anomalies: Vec<Anomaly>,
 }
 
 impl Verdict {
-    /// Whether the history keeps the model, as far as it can be known.
+    /// Returns true if the history keeps the model, to the extent that the check can know.
     pub fn holds(&self) -> bool {
         self.violations == 0
     }
 
-    /// Whether an anomaly of this class was reported.
+    /// Returns true if an anomaly of this class was reported.
     pub fn has(&self, class: Class) -> bool {
         self.anomalies.iter().any(|anomaly| anomaly.class == class)
     }

@@ -1,4 +1,4 @@
-//! Histories of faultless stores pass as what they are.
+//! Histories of faultless stores pass the checks of the models that they keep.
 
 use braid_history::generate::{Execution, Random, Shape, generate};
 use braid_history::{History, Model, Order, check};
@@ -36,21 +36,21 @@ fn passes(execution: Execution, models: &[Model]) {
 
 #[test]
 fn serial_histories_pass() {
-    // Proves that no serial execution is called anything but serializable and snapshot isolated.
+    // Proves that every serial execution is called serializable and snapshot isolated.
     passes(Execution::Serial, &[Model::Serializable, Model::SnapshotIsolation]);
 }
 
 #[test]
 fn strict_histories_pass() {
-    // Proves the same of executions that keep real time, and that they are called strict.
+    // Proves that executions that keep real time pass all models, the strict one included.
     let all = [Model::Serializable, Model::StrictSerializable, Model::SnapshotIsolation];
     passes(Execution::Strict, &all);
 }
 
 #[test]
 fn snapshot_histories_pass() {
-    // Proves that what a reference store under snapshot isolation answers is called snapshot isolated, and
-    // that the check for serializability tells the two apart.
+    // Proves that the answers of a reference store under snapshot isolation are called snapshot isolated, and that the
+    // check for serializability tells the two apart.
     passes(Execution::Snapshot, &[Model::SnapshotIsolation]);
     let skewed = (0..SEEDS).filter(|seed| {
         let history = generate(*seed, &shape(*seed), Execution::Snapshot);
@@ -71,7 +71,7 @@ fn scrambled_times_are_not_strict() {
 
 #[test]
 fn an_empty_history_passes() {
-    // Proves that nothing is fine.
+    // Proves that an empty history passes.
     for model in [Model::Serializable, Model::StrictSerializable, Model::SnapshotIsolation] {
         assert!(check(&History::new(), model, Order::Values).holds());
     }

@@ -1,4 +1,4 @@
-//! The file format: what is written is read back, and bad input gives an error that helps.
+//! The file format: what is written can be read back, and errors of bad input are helpful.
 
 use braid_history::generate::{Execution, Random, Shape, generate};
 use braid_history::{Class, History, Model, Op, Order, Transaction, check};
@@ -25,7 +25,7 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn the_example_of_the_format_is_what_it_says() {
-    // Proves that the page of the format shows a history that can be read, with the anomaly it names.
+    // Proves that the history on the format's page can be read, and that it has the anomaly that the page names.
     let page = include_str!("../../../docs/design/history-format.md");
     let example = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
     let history = History::read(example.as_bytes()).unwrap();
@@ -55,7 +55,7 @@ fn errors_say_where_and_what_to_do() {
 
 #[test]
 fn damaged_input_never_panics() {
-    // Proves that files with bytes changed are refused or judged, by every model.
+    // Proves that the reader refuses files with changed bytes, or every model judges them.
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
         let shape = Shape { transactions: 6, ..Shape::default() };

@@ -1,6 +1,6 @@
-//! Tiny histories against brute force: every serial order of the committed transactions is tried. With stamps
-//! on every transaction the checker must agree in both directions; by values alone it must never accuse a
-//! history that some order explains.
+//! Compares the checker with brute force on tiny histories: every serial order of the committed transactions is tried.
+//! With stamps on every transaction, the checker must agree in both directions. By values alone, it must never accuse
+//! a history that some order explains.
 
 use braid_history::generate::{Execution, Random, Shape, generate};
 use braid_history::{History, Key, Model, Op, Order, Status, Transaction, check};
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 
 const HISTORIES: u64 = 60_000;
 
-/// An item's state in a replay: the value and who wrote it (0: nobody). Lists have values only.
+/// An item's state in a replay: its value and its writer (0: none). Lists have values only.
 #[derive(Clone, Default)]
 struct State {
     registers: BTreeMap<Key, (Option<i64>, u64)>,
     lists: BTreeMap<Key, Vec<i64>>,
 }
 
-/// Runs a transaction on a state: whether it sees what it says it saw. `absence` names the writer of the
-/// absence that a read of nothing must meet; none: any.
+/// Runs a transaction on a state. Returns true if the transaction sees what it says it saw. `absence` names the writer
+/// of the absence that a read of nothing must meet. `None`: any writer.
 fn replay(transaction: &Transaction, state: &mut State, absence: &dyn Fn(&Key) -> Option<u64>) -> bool {
     let id = transaction.id;
     let sees = |state: &State, key: &Key, value: Option<i64>| {
@@ -62,7 +62,7 @@ fn share_an_item(first: &Transaction, second: &Transaction) -> bool {
     written(first).iter().any(|item| others.contains(item))
 }
 
-/// What a transaction leaves in a register.
+/// The value that a transaction leaves in a register.
 fn last_write(transaction: &Transaction, register: &Key) -> Option<Option<i64>> {
     transaction.ops.iter().rev().find_map(|op| match op {
         Op::Write { key, value } if key == register => Some(*value),
@@ -70,14 +70,14 @@ fn last_write(transaction: &Transaction, register: &Key) -> Option<Option<i64>> 
     })
 }
 
-/// The writer of the absence that a snapshot holds: the newest committed deletion in it, or nobody.
+/// The writer of the absence that a snapshot contains: the newest committed deletion in the snapshot, or 0.
 fn absence_at(committed: &[&Transaction], snapshot: u64, key: &Key) -> u64 {
     let deleted = committed.iter().filter(|transaction| last_write(transaction, key) == Some(None));
     let visible = deleted.filter(|transaction| stamp(transaction.commit) <= snapshot);
     visible.max_by_key(|transaction| transaction.commit).map_or(0, |transaction| transaction.id)
 }
 
-/// Whether any order of the remaining transactions explains what they saw.
+/// Returns true if some order of the remaining transactions explains what they saw.
 fn explained(
     committed: &[&Transaction],
     done: &mut Vec<usize>,
@@ -110,7 +110,7 @@ fn explained(
     })
 }
 
-/// Whether a transaction saw a value of one with a larger commit stamp.
+/// Returns true if a transaction saw a value of a transaction with a larger commit stamp.
 fn reads_the_future(committed: &[&Transaction]) -> bool {
     let writes = |transaction: &Transaction, key: &Key, value: i64| {
         transaction
@@ -146,8 +146,8 @@ fn reads_the_future(committed: &[&Transaction]) -> bool {
     })
 }
 
-/// Snapshot isolation by its definition: each transaction runs on the state of its snapshot, and no two that
-/// overlap write one item.
+/// Snapshot isolation by its definition: each transaction runs on the state of its snapshot, and no two transactions
+/// that overlap write the same item.
 fn is_snapshot_isolated(committed: &[&Transaction]) -> bool {
     let mut order = committed.to_vec();
     order.sort_by_key(|transaction| transaction.commit);
@@ -167,7 +167,7 @@ fn is_snapshot_isolated(committed: &[&Transaction]) -> bool {
     })
 }
 
-/// A correct history of two to four transactions, then up to three observations or stamps changed.
+/// A correct history of two to four transactions, in which up to three observations or stamps are then changed.
 fn tiny(seed: u64) -> History {
     let mut random = Random::new(seed);
     let shape = Shape {
@@ -203,7 +203,7 @@ fn disturb(history: &mut History, random: &mut Random) {
     let any = |random: &mut Random| values.get(random.below(values.len() as u64 + 1) as usize).copied();
     let transactions = history.transactions_mut();
     if random.percent(15) {
-        // Two commit stamps change places, with snapshots kept below them.
+        // Swaps two commit stamps. Snapshots stay below them.
         let other = random.below(transactions.len() as u64) as usize;
         let (first, second) = (transactions[place].commit, transactions[other].commit);
         if let (Some(_), Some(_)) = (first, second) {
@@ -235,7 +235,7 @@ fn committed(history: &History) -> Vec<&Transaction> {
 
 #[test]
 fn with_stamps_the_checker_equals_brute_force() {
-    // Proves that the graph finds exactly the histories that no serial order explains, for all three models.
+    // Proves, for all three models, that the graph finds exactly the histories that no serial order explains.
     let mut accepted = [0; 3];
     for seed in 0..HISTORIES {
         let history = tiny(seed);
@@ -259,7 +259,7 @@ fn with_stamps_the_checker_equals_brute_force() {
 
 #[test]
 fn by_values_nothing_is_invented() {
-    // Proves that a history that some order explains is never accused, and that most others are.
+    // Proves that the checker never accuses a history that some order explains, and accuses most others.
     let (mut bad, mut found) = (0, 0);
     for seed in 0..HISTORIES {
         let history = tiny(seed);

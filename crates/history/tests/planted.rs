@@ -1,4 +1,4 @@
-//! One anomaly of each class, planted into correct histories by a small edit, is found and called by its name.
+//! A small edit plants one anomaly of each class into correct histories. The checker must find it and name its class.
 
 use braid_history::generate::{Execution, Random, Shape, generate};
 use braid_history::{Class, History, Key, Model, Op, Order, Status, Transaction, check};
@@ -11,13 +11,13 @@ const BOTH: &[Order] = &[Order::Stamps, Order::Values];
 const STAMPS: &[Order] = &[Order::Stamps];
 const ALL: &[Model] = &[SERIALIZABLE, STRICT, SNAPSHOT];
 
-/// Distance between two stamps or times of the history: room for the planted transactions.
+/// The distance between two stamps or times of the history. It leaves room for the planted transactions.
 const GAP: u64 = 1_000;
 
-/// A correct history and the transactions that are added to it.
+/// A correct history, and the transactions that are added to it.
 struct Bed {
     base: History,
-    /// A stamp and a time somewhere within the history; the planted ones count from here.
+    /// A stamp and a time within the history. The stamps and times of the planted transactions count from here.
     stamp: u64,
     time: u64,
     added: Vec<Transaction>,
@@ -42,7 +42,7 @@ impl Bed {
         Self { base, stamp, time, added: Vec::new() }
     }
 
-    /// Adds a committed transaction; each sees all that were added before it, and is concurrent with them.
+    /// Adds a committed transaction. It sees all transactions that were added before it, and is concurrent with them.
     fn add(&mut self, ops: Vec<Op>) {
         let number = self.added.len() as u64;
         let mut transaction = Transaction::new(1_000_000 + number, 1_000 + number);
@@ -54,13 +54,13 @@ impl Bed {
         self.added.push(transaction);
     }
 
-    /// Makes an added transaction begin after all those before it ended.
+    /// Makes an added transaction begin after all earlier added transactions ended.
     fn later(&mut self, number: usize) {
         self.added[number].begin = Some(self.time + 300);
         self.added[number].end = Some(self.time + 400);
     }
 
-    /// Gives an added transaction the snapshot before all added ones but the first `seen`.
+    /// Gives an added transaction a snapshot that contains only the first `seen` of the added transactions.
     fn snapshot(&mut self, number: usize, seen: u64) {
         self.added[number].snapshot = Some(self.stamp + 10 * seen + 5);
     }
@@ -93,8 +93,8 @@ fn list(key: u64, values: &[i64]) -> Op {
     Op::List { key: key.into(), values: values.to_vec() }
 }
 
-/// Checks one plant over all seeds: correct before the edit, found by `fails` and accepted by `holds` after it,
-/// and nobody but the planted transactions accused.
+/// Checks one plant over all seeds. The history is correct before the edit. After the edit, the models `fails` find
+/// the anomaly, the models `holds` accept the history, and only planted transactions are accused.
 fn check_plant(
     class: Class,
     orders: &[Order],
@@ -129,7 +129,7 @@ fn check_plant(
 
 #[test]
 fn write_cycles() {
-    // Proves that lists that disagree on the order of two writers are G0.
+    // Proves that lists that contradict each other on the order of two writers are G0.
     let plant = |bed: &mut Bed| {
         bed.add(vec![append(A, 1), append(B, 3)]);
         bed.add(vec![append(A, 2), append(B, 4)]);
@@ -156,7 +156,7 @@ fn aborted_reads() {
 
 #[test]
 fn intermediate_reads() {
-    // Proves that a value that its writer replaced is G1b, in a register and in a list.
+    // Proves that a value that its writer replaced later is G1b, in a register and in a list.
     let registers = |bed: &mut Bed| {
         bed.add(vec![write(A, 1)]);
         bed.add(vec![read(A, 1)]);
@@ -182,7 +182,7 @@ fn circular_information_flow() {
 
 #[test]
 fn read_skew() {
-    // Proves that half of another's update is G-single.
+    // Proves that a transaction that sees half of another transaction's update is G-single.
     let plant = |bed: &mut Bed| {
         bed.add(vec![write(A, 1), write(B, 2)]);
         bed.add(vec![read(A, 1), read(B, 2)]);
@@ -193,7 +193,7 @@ fn read_skew() {
 
 #[test]
 fn long_forks() {
-    // Proves that two readers who disagree on which of two writes came first fail snapshot isolation too.
+    // Proves that two readers that contradict each other on which of two writes came first fail snapshot isolation too.
     let plant = |bed: &mut Bed| {
         bed.add(vec![write(A, 1)]);
         bed.add(vec![read(A, 1), read(B, None)]);
@@ -234,7 +234,7 @@ fn rings_of_three() {
 
 #[test]
 fn phantoms() {
-    // Proves that a row missing from a range is an anti-dependency, and the cycle through it G2.
+    // Proves that a row missing from a range is an anti-dependency, and that the cycle through it is G2.
     let plant = |bed: &mut Bed| {
         let rows = Vec::new();
         bed.add(vec![Op::Scan { from: A.into(), to: Key::Number(A + 9), rows }, write(B, 1)]);
@@ -265,7 +265,7 @@ fn lost_updates() {
 
 #[test]
 fn stale_reads() {
-    // Proves that a read of an old version is a violation of real time, or of the session's order, alone.
+    // Proves that a read of an old version violates only real time or the session's order.
     let plant = |bed: &mut Bed| {
         bed.add(vec![write(A, 1)]);
         bed.add(vec![read(A, 1), write(A, 2)]);
@@ -288,7 +288,7 @@ fn stale_reads() {
 
 #[test]
 fn lost_writes() {
-    // Proves that an acknowledged append that no later read holds is lost.
+    // Proves that an acknowledged append is lost if no later read contains it.
     let plant = |bed: &mut Bed| {
         bed.add(vec![append(A, 1)]);
         bed.add(vec![list(A, &[1])]);
@@ -342,8 +342,8 @@ fn what_a_single_transaction_shows() {
 
 #[test]
 fn unknown_outcomes() {
-    // Proves that a transaction of unknown outcome counts once a chain of such, ending in a committed one, saw
-    // its writes, and is not judged before that.
+    // Proves that a transaction of unknown outcome counts once a chain of such transactions, which ends in a committed
+    // one, saw its writes. Before that, the transaction is not judged.
     let plant = |bed: &mut Bed| {
         bed.add(vec![write(A, 1)]);
         bed.add(vec![read(A, 1), write(B, 2)]);

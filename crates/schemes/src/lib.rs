@@ -1,25 +1,25 @@
-//! Tests that go through all schemes, and the code that they share.
+//! Tests that run under all schemes, and the code that they share.
 //!
-//! The tests open databases under [`AnyScheme`](braiddb::AnyScheme), so the engine is compiled for them once and not for each scheme.
-//! Debug builds of the tests share what this crate has compiled: see `compiled.rs` of the engine.
+//! The tests open databases under [`AnyScheme`](braiddb::AnyScheme), so the engine is compiled for them once and not
+//! for each scheme. Debug builds of the tests share what this crate has compiled: see `compiled.rs` of the engine.
 //!
-//! The macro [`built_schemes`] says which schemes benchmarks are built with.
+//! The macro [`built_schemes`] lists the schemes that benchmarks are built with.
 
 #![forbid(unsafe_code)]
 
 use braiddb::{LabOptions, Options, SchemeName};
 
-/// These options, for a database under this scheme.
+/// Returns these options, for a database under this scheme.
 pub fn under(scheme: SchemeName, options: Options) -> Options {
     Options { lab: LabOptions { scheme, ..options.lab }, ..options }
 }
 
-/// Compiles the engine's operations under [`AnyScheme`](braiddb::AnyScheme) for the tests of this crate, and under each scheme for the
-/// benchmarks, which name them. It never runs.
+/// Compiles the engine's operations under [`AnyScheme`](braiddb::AnyScheme) for the tests of this crate, and under
+/// each scheme for the benchmarks, which name the schemes. The function never runs.
 ///
 /// # Errors
 ///
-/// Those of the operations.
+/// Returns the errors of the operations.
 #[cfg(debug_assertions)]
 pub fn use_all() -> braiddb::Result<()> {
     #[cfg(feature = "every-scheme")]
@@ -43,8 +43,9 @@ macro_rules! under_all_schemes {
     };
 }
 
-/// The engine's table of schemes as far as programs are built with them, as `braiddb::schemes!`: all with the feature `every-scheme`, else
-/// two. Benchmarks are compiled for each scheme again, which takes most of the time of a build.
+/// Like `braiddb::schemes!`, but only with the schemes that programs are built with: all with the feature
+/// `every-scheme`, otherwise two. Benchmarks are compiled again for each scheme, which takes most of the time of a
+/// build.
 #[cfg(feature = "every-scheme")]
 #[macro_export]
 macro_rules! built_schemes {
@@ -53,8 +54,9 @@ macro_rules! built_schemes {
     };
 }
 
-/// The engine's table of schemes as far as programs are built with them, as `braiddb::schemes!`: all with the feature `every-scheme`, else
-/// two. Benchmarks are compiled for each scheme again, which takes most of the time of a build.
+/// Like `braiddb::schemes!`, but only with the schemes that programs are built with: all with the feature
+/// `every-scheme`, otherwise two. Benchmarks are compiled again for each scheme, which takes most of the time of a
+/// build.
 #[cfg(not(feature = "every-scheme"))]
 #[macro_export]
 macro_rules! built_schemes {
@@ -72,7 +74,7 @@ macro_rules! names {
 
 macro_rules! all {
     ($($row:tt)*) => {
-        /// The names of all schemes that the engine has, those included that a program is not built with.
+        /// The names of all schemes that the engine has, including the schemes that a program is not built with.
         pub const NAMES: &[&str] = names!($($row)*);
     };
 }
@@ -85,7 +87,7 @@ macro_rules! built {
 }
 built_schemes!(built);
 
-/// Why a flag's value `name` is not taken, where it is the name of a scheme that the program is not built with.
+/// Explains why the value `name` of a flag is refused, if it names a scheme that the program is not built with.
 pub fn not_built(name: &str) -> Option<String> {
     (NAMES.contains(&name) && !BUILT.contains(&name))
         .then(|| format!("scheme {name} is not in this build: build it with `--features every-scheme`"))
@@ -97,8 +99,8 @@ mod tests {
 
     #[test]
     fn schemes_that_are_left_out_are_known() {
-        // Proves that what is built is the beginning of the engine's table, and that others, and no names of anything else, are said to
-        // be left out.
+        // Proves that the built schemes are the beginning of the engine's table. Also proves that the engine's other
+        // schemes, and no other names, are reported as not built.
         assert_eq!(BUILT, &NAMES[..BUILT.len()]);
         assert!(BUILT.len() == NAMES.len() || !cfg!(feature = "every-scheme"));
         assert!(BUILT.iter().all(|name| not_built(name).is_none()) && not_built("declared").is_none());

@@ -1,4 +1,5 @@
-//! What a closure that fails has been told by its changes: its answer fits in the serial order, under every scheme that promises one.
+//! A failed closure answers by what its changes have told it. This answer fits into the serial order, under every
+//! scheme that promises one.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::under;
@@ -22,7 +23,7 @@ macro_rules! tests {
         mod $module {
             #[test]
             fn what_changes_have_told_holds() {
-                // (`Snapshot` promises no serial order.)
+                // `Snapshot` promises no serial order.
                 if stringify!($promise) != "Snapshot" {
                     super::what_changes_have_told_holds(braiddb::SchemeName::$scheme);
                 }
@@ -47,7 +48,7 @@ macro_rules! tests {
 }
 braiddb::schemes!(tests);
 
-/// A change of a row, and what it says of the row.
+/// A change of a row, whose result tells something about the row.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Insert,
@@ -64,7 +65,7 @@ impl Told {
         }
     }
 
-    /// Makes it wrong.
+    /// Makes wrong what the change has told.
     fn contradict(self, tx: &Transaction<AnyScheme>, table: Numbers) -> Result<()> {
         match self {
             Told::Insert => tx.insert(table, 3, 3),
@@ -74,9 +75,10 @@ impl Told {
     }
 }
 
-/// A transaction comes before a second one, of whose change it has not seen anything. A third one, which begins afterwards, makes a
-/// change and fails: what the change has told it is as after the second one. So the first one, which would have to come before it,
-/// cannot make that wrong any more.
+/// Proves that what a change has told a failed transaction stays true. The first transaction is ordered before the
+/// second, because it has not seen the second one's change. A third transaction, which begins after the second, makes
+/// a change and fails: its change was told the state after the second transaction. The first transaction would be
+/// ordered before that, so it can no longer commit a write that makes it wrong.
 fn what_changes_have_told_holds(scheme: SchemeName) {
     for told in [Told::Insert, Told::Update, Told::Delete] {
         let db = database(scheme);
@@ -96,8 +98,8 @@ fn what_changes_have_told_holds(scheme: SchemeName) {
     }
 }
 
-/// A closure that goes on when an operation has met a conflict, and then fails with an error of its own, is answered the conflict: its
-/// operations may have answered by half of what the failed one has changed.
+/// Proves that a closure gets the conflict as its answer if it continues after an operation that met a conflict and
+/// then fails with its own error. Its later operations may have seen half of the failed operation's changes.
 fn errors_after_a_conflict_are_conflicts(scheme: SchemeName) {
     let db = database(scheme);
     let t: Numbers = db.table("t").unwrap();
@@ -115,8 +117,9 @@ fn errors_after_a_conflict_are_conflicts(scheme: SchemeName) {
     assert!(!has_met.get() || matches!(ended, Err(Error::Conflict)), "{ended:?}");
 }
 
-/// A row that a transaction has written is removed by another one. If the transaction does not find what it has written, it does not
-/// commit, also if it has undone that; nor is that a reason to fail by.
+/// Another transaction removes a row that this transaction has written. Proves that the transaction does not commit if
+/// it does not find what it has written, even if it has undone the write, and that its own error about the missing row
+/// is not its answer.
 fn own_writes_are_read(scheme: SchemeName) {
     for (row_is_there, is_undone) in [(true, false), (true, true), (false, false), (false, true)] {
         let db = database(scheme);
@@ -124,7 +127,7 @@ fn own_writes_are_read(scheme: SchemeName) {
         if row_is_there {
             db.transact(|tx| tx.insert(t, 1, 1)).unwrap();
         }
-        // (Under locks these wait for the transaction, and give up.)
+        // Under locks, these wait for the transaction and give up.
         let remove = || {
             let _ = db.transact(|tx| tx.put(t, 1, 3));
             let _ = db.transact(|tx| tx.delete(t, 1));
@@ -150,8 +153,9 @@ fn own_writes_are_read(scheme: SchemeName) {
     }
 }
 
-/// A closure fails with operations of its own in flight that nobody will poll again, on rows that it has written and on others: its
-/// changes are undone, its error is answered, and what comes next finds the rows as they were.
+/// A closure fails while operations are in flight that will not be polled again, on rows that it has written and on
+/// others. Proves that its changes are undone, that its error is the answer, and that later transactions find the rows
+/// as they were.
 fn leaked_operations_do_no_harm(scheme: SchemeName) {
     const ROWS: u64 = 300;
     /// Polls an operation once, and leaks it. Returns true if it was still in flight.

@@ -68,7 +68,8 @@ fn get(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64) -> Option<u64
     tx.get(table, key).unwrap()
 }
 
-/// A number comes with the first addition, and has the sum of all. Where the type cannot hold it nothing is changed.
+/// Proves that the first addition makes the number, and that the number is the sum of all additions. If the type
+/// cannot hold the sum, nothing changes.
 fn additions_make_numbers(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<String, u8> = db.table("t").unwrap();
@@ -89,7 +90,8 @@ fn additions_make_numbers(scheme: SchemeName) {
     assert_eq!(db.begin().unwrap().get(t, "other").unwrap(), Some(7));
 }
 
-/// An update that sets nothing leaves the row, or that there is none; and the function is told which it is.
+/// Proves that an update that sets nothing leaves the row, or its absence, unchanged, and that its function is told
+/// which of the two it is.
 fn rows_are_left_as_they_are(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -114,7 +116,7 @@ fn rows_are_left_as_they_are(scheme: SchemeName) {
     assert_eq!((get(&db, t, 1), get(&db, t, 2)), (Some(10), None));
 }
 
-/// Updates are made in the order in which they were asked for, on what the transaction itself has written.
+/// Proves that updates are made in the order of their calls, on what the transaction itself has written.
 fn updates_come_after_own_writes(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -140,7 +142,7 @@ fn updates_come_after_own_writes(scheme: SchemeName) {
     assert_eq!([1, 2, 3].map(|key| get(&db, t, key)), [Some(90), Some(7), Some(4)]);
 }
 
-/// The error of an update is the transaction's, and nothing of that stays.
+/// Proves that the error of an update is the transaction's error, and that nothing of the transaction remains.
 fn errors_undo_the_transaction(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -162,7 +164,8 @@ fn errors_undo_the_transaction(scheme: SchemeName) {
     assert_eq!([1, 2, 3].map(|key| get(&db, t, key)), [None, Some(1), None]);
 }
 
-/// So does an update that panics, be it in a closure's transaction or in one that is driven by calls: no lock stays.
+/// Proves the same of an update that panics, in a closure's transaction and in one that is driven by calls. No lock
+/// remains.
 fn panics_undo_the_transaction(scheme: SchemeName) {
     let clock = Arc::new(SystemClock::default());
     let db = Database::<AnyScheme>::in_memory_with(under(scheme, Options { workers: 1, ..options() }), clock)
@@ -182,7 +185,8 @@ fn panics_undo_the_transaction(scheme: SchemeName) {
     assert_eq!(get(&db, t, 1), Some(2));
 }
 
-/// A transaction that may not write, and a row that cannot be written, refuse updates when they are asked for.
+/// Proves that updates are refused when they are called in a transaction that may not write, or on a row that cannot
+/// be written.
 fn writes_are_refused_at_once(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -199,13 +203,14 @@ fn writes_are_refused_at_once(scheme: SchemeName) {
     db.freeze(t).unwrap();
     let error = db.begin().unwrap().add(t, 1, 1).unwrap_err();
     assert!(matches!(error, Error::Frozen { .. }), "{error}");
-    // One that was asked for before the table was frozen, in a transaction that would have to end first, is not there: freezing waits.
+    // An update that was called before the table was frozen cannot be tested: freezing waits until its transaction has
+    // ended.
     db.thaw(t).unwrap();
     db.worker().run(async |tx| tx.add(t, 1, 1)).unwrap();
     assert_eq!(get(&db, t, 1), Some(1));
 }
 
-/// The entries of indexes follow the rows; and another row's key of a unique index is refused.
+/// Proves that index entries follow the rows, and that a key of a unique index is refused if another row has it.
 fn indexes_follow(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -224,7 +229,7 @@ fn indexes_follow(scheme: SchemeName) {
     assert_eq!([10, 15, 20].map(found), [None, Some(1), Some(2)]);
 }
 
-/// Updates are in the log like other writes.
+/// Proves that updates are in the log like other writes.
 fn updates_are_durable(scheme: SchemeName) {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let open = || {
@@ -246,7 +251,8 @@ fn updates_are_durable(scheme: SchemeName) {
     assert_eq!((get(&db, t, 1), get(&db, t, 2)), (Some(21), Some(9)));
 }
 
-/// What a transaction leaves for its commit is in the account, ends at the limit, and is given back.
+/// Proves that what a transaction leaves for its commit is in the memory account, stops at the limit, and is given
+/// back.
 fn updates_have_room(scheme: SchemeName) {
     let limited = Options { memory_limit_bytes: 64 << 20, ..options() };
     let db = Database::<AnyScheme>::in_memory_with(under(scheme, limited), Arc::new(SystemClock::default()))
@@ -268,7 +274,8 @@ fn updates_have_room(scheme: SchemeName) {
     assert_eq!(get(&db, t, 0), Some(2));
 }
 
-/// A row that an idle transaction has locked is waited for, for a bounded time, and the error says for what.
+/// Proves that an update waits for a row that an idle transaction has locked, for a bounded time, and that the error
+/// names the row.
 fn held_rows_are_waited_for(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -278,7 +285,7 @@ fn held_rows_are_waited_for(scheme: SchemeName) {
     let tx = db.begin().unwrap();
     tx.add(t, 1, 5).unwrap();
     let error = tx.commit().unwrap_err();
-    // (Under timestamps the later transaction cannot but give way.)
+    // Under timestamps, the later transaction can only abort.
     assert!(matches!(error, Error::LockTimeout(_) | Error::Conflict), "{error}");
     holder.put(t, 1, 2).unwrap();
     holder.commit().unwrap();
@@ -286,7 +293,8 @@ fn held_rows_are_waited_for(scheme: SchemeName) {
     assert_eq!(get(&db, t, 1), Some(7));
 }
 
-/// An update is of the row as it is at the commit, whatever came after the transaction's beginning. `is_late`: that is no conflict.
+/// Proves that an update applies to the row's value at the commit, whatever was written since the transaction began.
+/// `is_late`: this is no conflict.
 fn the_newest_value_is_updated(scheme: SchemeName, is_late: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -300,7 +308,7 @@ fn the_newest_value_is_updated(scheme: SchemeName, is_late: bool) {
     assert_eq!(tx.commit().is_ok(), is_late);
     let expected = if is_late { [Some(111), Some(110)] } else { [Some(11), Some(10)] };
     assert_eq!([1, 2].map(|key| get(&db, t, key)), expected);
-    // A row that has come and gone meanwhile is none.
+    // A row that was inserted and deleted meanwhile counts as absent.
     let tx = db.begin().unwrap();
     tx.update_at_commit(t, 3, |value, new| new.set(value.map_or(5, |value| value + 1))).unwrap();
     db.worker().run(async |tx| tx.add(t, 3, 10)).unwrap();
@@ -309,7 +317,8 @@ fn the_newest_value_is_updated(scheme: SchemeName, is_late: bool) {
     assert_eq!(get(&db, t, 3), is_committed.then_some(5));
 }
 
-/// Transactions of one worker that add to the same rows, left wherever they can be, do not undo each other.
+/// Proves that transactions of one worker that add to the same rows at their commits, where the scheme allows it, do
+/// not abort each other.
 fn additions_do_not_conflict(scheme: SchemeName, is_late: bool) {
     const TRANSACTIONS: u64 = 500;
     let db = database(scheme);
@@ -324,12 +333,13 @@ fn additions_do_not_conflict(scheme: SchemeName, is_late: bool) {
     drop(worker);
     assert_eq!(get(&db, t, 1), Some(TRANSACTIONS + TRANSACTIONS.div_ceil(3)));
     let conflicts = db.statistics().aborts_conflict;
-    // (The first ones insert the same rows.)
+    // The first transactions insert the same rows.
     assert!(!is_late || conflicts < 30, "{conflicts} conflicts");
 }
 
-/// A transaction whose reads were overwritten meanwhile does not commit together with its late update: of two that each read what the
-/// other one writes, one at most commits as if the other were not there. `is_serializable`: that is promised.
+/// Proves that a transaction whose reads were overwritten meanwhile does not commit with its late update. If each of
+/// two transactions reads what the other writes, at most one commits as if the other did not exist. `is_serializable`:
+/// the scheme promises that.
 fn what_was_read_is_the_newest(scheme: SchemeName, is_serializable: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -353,7 +363,7 @@ fn what_was_read_is_the_newest(scheme: SchemeName, is_serializable: bool) {
     assert_eq!(get(&db, t, 3), Some(count));
     let is_skewed = get(&db, t, 1) == Some(1) && get(&db, t, 2) == Some(1);
     assert!(!(is_serializable && is_skewed));
-    // What was read, and overwritten by a transaction that has updated the same row since.
+    // A read row is overwritten by a transaction that has also updated the row that this transaction updates.
     let tx = db.begin().unwrap();
     let seen = tx.get(t, 1).unwrap().unwrap();
     let other = db.begin().unwrap();
@@ -363,8 +373,9 @@ fn what_was_read_is_the_newest(scheme: SchemeName, is_serializable: bool) {
     assert!(!(is_serializable && is_committed && is_overwritten));
 }
 
-/// A row that an update looks at and leaves as it is has been read, as has one that is not there: a transaction writes what another one
-/// has read, and looks at what that one is going to write; if both commit, each has missed the other. `is_serializable`: they do not.
+/// Proves that a row counts as read if an update looks at it and leaves it unchanged, also if the row is absent. One
+/// transaction writes what the other has read, and looks at what the other is going to write. If both commit, each has
+/// missed the other's write. `is_serializable`: they do not both commit.
 fn what_is_looked_at_is_read(scheme: SchemeName, is_serializable: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -393,7 +404,8 @@ fn what_is_looked_at_is_read(scheme: SchemeName, is_serializable: bool) {
     }
 }
 
-/// The error of an update that was called with what came after the transaction's beginning is not answered beside older reads.
+/// Proves that the answer is not the error of an update that saw rows from after the transaction's beginning, if the
+/// transaction has read older rows.
 fn errors_fit_what_was_read(scheme: SchemeName, is_serializable: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -416,19 +428,19 @@ fn errors_fit_what_was_read(scheme: SchemeName, is_serializable: bool) {
         Error::User(_) | Error::Conflict | Error::LockTimeout(_) => {}
         _ => panic!("{error}"),
     }
-    // Of a row alone, whose value is newer than the snapshot of the transaction, there is nothing that it would not fit.
+    // If only one row was seen, and its value is newer than the transaction's snapshot, nothing contradicts the error.
     let tx = db.begin().unwrap();
     db.worker().run(async |tx| tx.put(t, 2, 7).await).unwrap();
     tx.update_at_commit(t, 2, refuse).unwrap();
     let error = tx.commit().unwrap_err();
     match &error {
         Error::User(why) => assert_eq!(why.to_string(), "Some(7)"),
-        // (Where a row that was changed after the beginning is a conflict.)
+        // Under schemes for which a change of the row after the beginning is a conflict.
         _ => assert!(matches!(error, Error::Conflict), "{error}"),
     }
 }
 
-/// Additions of several threads to rows that they share, among other reads and writes, are all there at the end.
+/// Proves that all additions of several threads to shared rows, among other reads and writes, are there at the end.
 fn additions_on_threads_are_not_lost(scheme: SchemeName) {
     const THREADS: u64 = 2;
     const EACH: u64 = 400;
@@ -450,11 +462,11 @@ fn additions_on_threads_are_not_lost(scheme: SchemeName) {
         (0..THREADS).for_each(|thread| drop(scope.spawn(move || work(thread))));
     });
     let found = [0, 1, 100, 101].map(|key| get(&db, t, key));
-    assert_eq!(found, [EACH; 4].map(Some)); // each of two threads half of the first two rows, and one of the others
+    assert_eq!(found, [EACH; 4].map(Some)); // each of two threads has half of the first two rows, and one other
 }
 
-/// Under snapshot isolation a row that is not there is not locked: another transaction inserts it after an update at the commit has
-/// looked, while that commit waits for a row that comes later.
+/// Proves that an absent row is not locked under snapshot isolation. Another transaction inserts it after an update at
+/// the commit has looked for it, while this commit waits for a later row.
 #[test]
 fn absent_rows_are_not_locked() {
     const ABSENT: u64 = 1;

@@ -1,4 +1,5 @@
-//! Transactions of plain calls that are run until they commit, and operations that are made of others, under every scheme.
+//! Transactions of plain calls that are run until they commit, and operations that consist of other operations, under
+//! every scheme.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::under;
@@ -36,7 +37,7 @@ macro_rules! tests {
 
 braiddb::schemes!(tests);
 
-/// A database without threads of its own. A transaction that meets conflicts is run again for as long as it takes.
+/// Makes a database without threads of its own. A transaction that meets conflicts is run again without limit.
 fn database(scheme: SchemeName) -> (Database<AnyScheme>, Table<u64, u64>) {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
     let db = Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap();
@@ -48,7 +49,8 @@ fn put(db: &Database<AnyScheme>, t: Table<u64, u64>, rows: impl Iterator<Item = 
     db.transact(|tx| rows.clone().try_for_each(|(key, value)| tx.put(t, key, value))).unwrap();
 }
 
-/// The ends of a table are found and taken, rows are counted and removed, with what the transaction itself has written.
+/// Proves that the first and last rows of a table are found and taken, and that rows are counted and removed,
+/// including rows that the transaction itself has written.
 fn ends_of_tables(scheme: SchemeName) {
     let (db, t) = database(scheme);
     put(&db, t, (1..=1_000).map(|key| (key, key * 10)));
@@ -73,7 +75,7 @@ fn ends_of_tables(scheme: SchemeName) {
     assert_eq!(db.transact(|tx| tx.count(t)).unwrap(), 0);
 }
 
-/// Threads that take rows from the same end take each of them once.
+/// Proves that threads that take rows from the same end take each row once.
 fn each_row_is_popped_once(scheme: SchemeName) {
     const ROWS: u64 = 40;
     let (db, t) = database(scheme);
@@ -94,7 +96,8 @@ fn each_row_is_popped_once(scheme: SchemeName) {
     assert!(all.into_iter().eq(0..ROWS));
 }
 
-/// Closures of calls are run again after conflicts, so that no count is lost; an error or a panic of their own undoes them.
+/// Proves that closures of calls are run again after conflicts, so no count is lost, and that their own error or panic
+/// undoes them.
 fn calls_are_run_again(scheme: SchemeName) {
     const COUNTS: u64 = 100;
     let (db, t) = database(scheme);
@@ -116,7 +119,7 @@ fn calls_are_run_again(scheme: SchemeName) {
         Err(Error::user("no"))
     });
     assert_eq!((failed.unwrap_err().to_string(), runs), ("no".to_owned(), 1));
-    // So does a panic, and nothing is left behind.
+    // So does a panic, and nothing remains of it.
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         db.transact(|tx| -> Result<()> {
             tx.put(t, 1, 0)?;
@@ -127,7 +130,8 @@ fn calls_are_run_again(scheme: SchemeName) {
     assert_eq!(db.transact(|tx| tx.get(t, 1)).unwrap(), Some(2 * COUNTS));
 }
 
-/// Nothing is found under a key that is longer than any row's, and it bounds a scan as any other key does; only adding such a row fails.
+/// Proves that nothing is found under a key that is longer than any row's key, and that such a key bounds a scan like
+/// any other key. Only adding such a row fails.
 fn keys_that_are_too_long(scheme: SchemeName) {
     let (db, _) = database(scheme);
     let t: Table<Vec<u8>, u64> = db.table("long").unwrap();

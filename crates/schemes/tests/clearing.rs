@@ -39,7 +39,7 @@ fn of_kind(index: IndexKind) -> TableOptions {
     TableOptions { index, ..TableOptions::default() }
 }
 
-/// Puts rows with these keys, a hundred in a transaction.
+/// Puts rows with these keys, a hundred in each transaction.
 fn fill(db: &Database<AnyScheme>, table: Table<u64, u64>, keys: std::ops::Range<u64>) {
     for start in keys.clone().step_by(100) {
         let end = keys.end.min(start + 100);
@@ -59,7 +59,8 @@ fn count(db: &Database<AnyScheme>, table: &str) -> u64 {
     .unwrap()
 }
 
-/// A database in which tables are cleared and dropped, closed and opened, is what it was.
+/// Proves that a database in which tables are cleared and dropped has the same contents after it was closed and
+/// opened.
 fn lives(scheme: SchemeName, kind: IndexKind, with_checkpoints: bool) {
     let storage = MemoryStorage::new(1 << 30);
     let checkpoint = |db: &Database<AnyScheme>| {
@@ -86,7 +87,7 @@ fn lives(scheme: SchemeName, kind: IndexKind, with_checkpoints: bool) {
         checkpoint(&db);
         fill(&db, cleared, 500..520);
         db.transact(|tx| tx.put(words, word(7), 70)).unwrap();
-        // Another table under the name of the one that is gone.
+        // Another table under the name of the dropped one.
         let again: Table<String, String> = db.table_with("dropped", of_kind(kind)).unwrap();
         db.transact(|tx| tx.put(again, "one", "1")).unwrap();
         assert!(matches!(db.transact(|tx| tx.get(dropped, 1)), Err(Error::TableDropped)));
@@ -120,8 +121,8 @@ fn what_is_cleared_and_dropped_stays_so() {
 
 #[test]
 fn recovery_by_several_threads_makes_changes_in_order() {
-    // Proves that what was written before a table is cleared does not come back by a thread that is late, and that what comes
-    // behind is there.
+    // Proves that a late thread does not bring back what was written before a table was cleared, and that what is
+    // written afterwards is there.
     let storage = MemoryStorage::new(1 << 30);
     {
         let db = open(SchemeName::Serializable, &storage);
@@ -143,7 +144,7 @@ fn recovery_by_several_threads_makes_changes_in_order() {
 
 #[test]
 fn a_recovered_clearing_is_in_the_next_checkpoint() {
-    // Proves that recovery has the rows that it removes noted as changes: their files are not kept.
+    // Proves that recovery notes the rows that it removes as changes, so their files are not kept.
     for kind in KINDS {
         let storage = MemoryStorage::new(1 << 30);
         {
@@ -164,7 +165,7 @@ fn a_recovered_clearing_is_in_the_next_checkpoint() {
     }
 }
 
-/// What a transaction has written that is open when a table is cleared goes with it, in memory and in the log.
+/// Proves that what an open transaction has written when a table is cleared is deleted too, in memory and in the log.
 fn waits_for_open_ones(scheme: SchemeName) {
     let storage = MemoryStorage::new(1 << 30);
     {
@@ -222,14 +223,14 @@ fn dropped_tables_are_refused_everywhere() {
     assert!(matches!(db.drop_table("t"), Err(Error::NoTable { table }) if table == "t"));
     assert!(matches!(db.rename_table("t", "u"), Err(Error::NoTable { .. })));
     assert!(db.raw_table("t").is_none() && db.tables().is_empty());
-    // Names of those that are gone are free, and a table of another database is none of this one's.
+    // Names of dropped tables are free, and a table of another database is not one of this database.
     db.table::<String, u64>("u").unwrap();
     db.rename_table("u", "t").unwrap();
     let other: Table<u64, u64> = in_memory(SchemeName::Serializable).table("t").unwrap();
     assert!(matches!(db.clear(other), Err(Error::WrongDatabase)));
 }
 
-/// A transaction that has begun while rows were being deleted, and uses the table later, finds none of them.
+/// Proves that a transaction that began while rows were being deleted, and uses the table later, finds none of them.
 fn begun_meanwhile(scheme: SchemeName) {
     let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -281,7 +282,8 @@ fn a_table_is_dropped_by_the_name_that_it_has_then() {
 
 #[test]
 fn dropping_needs_no_foreign_code() {
-    // Proves that a table is dropped whatever the functions of its indexes do, and that its memory and theirs is given back.
+    // Proves that a table is dropped whatever the functions of its indexes do, and that the memory of the table and
+    // the indexes is given back.
     let db = in_memory(SchemeName::Serializable);
     let used = |round: u64| {
         let t: Table<u64, u64> = db.table("t").unwrap();
@@ -319,7 +321,7 @@ fn what_cannot_be_written_is_not_cleared() {
     let db: Database<AnyScheme> =
         Database::read_with(Arc::new(storage), options, clock, &mut |_| {}).unwrap();
     let t: Table<u64, u64> = db.table("t").unwrap();
-    let reader = db.begin().unwrap(); // nobody waits for it
+    let reader = db.begin().unwrap(); // the drop does not wait for this reader
     assert!(matches!(db.clear(t), Err(Error::ReadOnly)));
     assert!(matches!(db.drop_table("t"), Err(Error::ReadOnly)));
     assert_eq!(reader.get(t, 3).unwrap(), Some(4));
@@ -346,7 +348,7 @@ fn a_refused_operation_undoes_its_transaction() {
 
 #[test]
 fn names_of_dropped_tables_are_free() {
-    // Proves that a table that takes the name of one that was dropped, and has the smaller number, is opened again.
+    // Proves that a table that takes the name of a dropped table, and has the smaller number, is opened again.
     for with_checkpoint in [false, true] {
         let storage = MemoryStorage::new(1 << 30);
         {
@@ -377,7 +379,8 @@ fn names_of_dropped_tables_are_free() {
     }
 }
 
-/// Indexes lose their entries, and serve rows that come later; those of a unique index hinder nobody.
+/// Proves that indexes lose their entries and serve later rows, and that old entries of a unique index do not block
+/// new rows.
 fn indexes(scheme: SchemeName) {
     let db = in_memory(scheme);
     let people: Table<u64, str> = db.table("people").unwrap();
@@ -406,7 +409,8 @@ fn indexes_are_cleared() {
     under_all_schemes!(indexes());
 }
 
-/// Each of several writers adds pairs of rows; somebody clears the table now and then. A reader finds both rows of a pair, or none.
+/// Several writers add pairs of rows, and another thread clears the table now and then. Proves that a reader finds
+/// both rows of a pair, or neither.
 fn beside_writers(scheme: SchemeName) {
     let db = Arc::new(in_memory(scheme));
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -466,7 +470,7 @@ fn others_see_all_of_a_clearing_or_nothing() {
     under_all_schemes!(beside_writers());
 }
 
-/// Memory of rows is given back, also where a secondary index has had their places kept.
+/// Proves that the memory of rows is given back, also if a secondary index has kept their places.
 fn gives_back(scheme: SchemeName, kind: IndexKind, front: Front, drops: bool) {
     let db = in_memory(scheme);
     let mut used = Vec::new();
@@ -482,7 +486,7 @@ fn gives_back(scheme: SchemeName, kind: IndexKind, front: Front, drops: bool) {
         } else {
             db.clear(t).unwrap()
         }
-        // What is retired is due when others have moved on.
+        // Retired memory is freed when other transactions have moved on.
         let other: Table<u64, u64> = db.table("other").unwrap();
         (0..300).for_each(|key| db.transact(|tx| tx.put(other, 1, key)).unwrap());
         let memory = db.statistics().memory;
@@ -490,7 +494,7 @@ fn gives_back(scheme: SchemeName, kind: IndexKind, front: Front, drops: bool) {
     }
     let ((first, first_bytes), (last, last_bytes)) = (used[0], used[3]);
     assert!(last <= first + 20, "{kind:?}: {used:?}");
-    // (What finds keys by hashing keeps the room that it has grown to.)
+    // Structures that find keys by hashing keep the room that they have grown to.
     let keeps = drops && (!kind.is_ordered() || front != Front::None);
     let kept_bytes = if keeps { 3 << 20 } else { 0 };
     assert!(last_bytes <= first_bytes + (1 << 18) + kept_bytes, "{kind:?}: {used:?}");
@@ -507,7 +511,7 @@ fn memory_is_given_back() {
     }
 }
 
-/// A copy of all files, as they are.
+/// Copies all files as they are.
 fn copy(storage: &MemoryStorage) -> MemoryStorage {
     let to = MemoryStorage::new(1 << 30);
     for name in storage.list().unwrap() {
@@ -519,8 +523,8 @@ fn copy(storage: &MemoryStorage) -> MemoryStorage {
     to
 }
 
-/// Checkpoints begin and end at any moment while a table is filled and cleared: what they catch is a state that there was. (With a log
-/// the last one, without one that of a moment while the checkpoint was made.)
+/// Checkpoints begin and end at any moment while a table is filled and cleared. Proves that each contains a state that
+/// existed: with a log the last state, without a log a state of a moment while the checkpoint was made.
 fn beside_checkpoints(scheme: SchemeName, durability: Durability) {
     let open = |storage: &MemoryStorage| {
         let options = Options { workers: 0, log_segment_bytes: 1 << 20, durability, ..Options::default() };
@@ -536,7 +540,8 @@ fn beside_checkpoints(scheme: SchemeName, durability: Durability) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0.. {
-                    // (At other moments each time: what waits for the snapshot of one would come right behind it.)
+                    // At different moments each time. A step that waits for one checkpoint's snapshot would always
+                    // come right after it.
                     thread::sleep(Duration::from_micros(number * 777 % 5000));
                     if is_over.load(Relaxed) {
                         break;
@@ -549,7 +554,7 @@ fn beside_checkpoints(scheme: SchemeName, durability: Durability) {
             });
             for step in 0..3u64 {
                 db.transact(|tx| (0..5000).try_for_each(|key| tx.put(t, step * 100 + key, key))).unwrap();
-                // (It takes longer than a checkpoint: so one begins meanwhile.)
+                // Clearing takes longer than a checkpoint, so a checkpoint begins meanwhile.
                 db.clear(t).unwrap();
             }
             fill(&db, t, 7..8);
@@ -576,7 +581,8 @@ fn checkpoints_have_all_rows_or_none() {
 
 #[test]
 fn a_clearing_that_fails_is_made_again() {
-    // Proves that a panic in the code that says what an index has leaves no half of the rows to be seen, nor the table locked.
+    // Proves that after a panic in an index's function no half of the rows can be seen, and that the table is not
+    // locked.
     let db = in_memory(SchemeName::Serializable);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let fails = Arc::new(AtomicBool::new(false));
@@ -639,14 +645,14 @@ fn the_log_has_one_record_of_a_clearing() {
     let db = open(SchemeName::Serializable, &storage);
     let t: Table<u64, u64> = db.table("t").unwrap();
     fill(&db, t, 0..10_000);
-    db.checkpoint().unwrap(); // flushes what was appended
+    db.checkpoint().unwrap(); // flushes the appended log
     let before = db.statistics().log.bytes;
     db.clear(t).unwrap();
     db.checkpoint().unwrap();
     assert!(db.statistics().log.bytes - before < 1000);
 }
 
-/// A frozen table is neither cleared nor dropped before it is thawed.
+/// Proves that a frozen table is neither cleared nor dropped before it is thawed.
 fn frozen_tables_stay(scheme: SchemeName) {
     let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();

@@ -1,5 +1,5 @@
-//! Secondary indexes by columns, which the database keeps: under every scheme they are built when the database is opened, maintained
-//! by all writers, and unique.
+//! Secondary indexes by columns, whose definitions the database keeps. Under every scheme, they are built when the
+//! database is opened, maintained by all writers, and unique.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::under;
@@ -19,7 +19,7 @@ macro_rules! tests {
 
 braiddb::schemes!(tests);
 
-/// A name, and a color.
+/// A name and a color.
 type Row = (String, u8);
 
 const ROWS: u64 = 40;
@@ -44,7 +44,8 @@ fn color(n: u64, round: u64) -> u8 {
     ((n + round) % 3) as u8
 }
 
-/// Gives each row the name behind its own, from the last one on: the name is free then. From the first one on it is not.
+/// Gives each row the name of the row after it. In descending order of rows, each name is free by then. In ascending
+/// order, it is not.
 async fn rename(
     tx: &Txn<AnyScheme>,
     rows: Table<u64, Row>,
@@ -57,7 +58,7 @@ async fn rename(
     Ok(())
 }
 
-/// A database is opened several times, by a program that declares its indexes the first time alone.
+/// Opens a database several times, by a program that declares its indexes only the first time.
 fn kept(scheme: SchemeName) {
     let disk: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));
     for round in 0..3u64 {

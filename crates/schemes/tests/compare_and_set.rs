@@ -30,7 +30,8 @@ fn database(scheme: SchemeName) -> Database<AnyScheme> {
     Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
 }
 
-/// Every combination of what is there, what is expected, and what is to be; by closures and by plain calls.
+/// Proves every combination of the present value, the expected value and the new value, by closures and by plain
+/// calls.
 fn a_row_is_written_if_it_is_as_expected(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<String, str> = db.table("t").unwrap();
@@ -55,7 +56,7 @@ fn a_row_is_written_if_it_is_as_expected(scheme: SchemeName) {
     }
 }
 
-/// Threads take numbers from a row, each by the value that it has seen before: none is taken twice.
+/// Threads take numbers from a row, each by the value that it has seen before. Proves that no number is taken twice.
 fn of_transactions_that_expect_the_same_one_succeeds(scheme: SchemeName) {
     const TAKEN: u64 = 300;
     let db = database(scheme);
@@ -80,7 +81,7 @@ fn of_transactions_that_expect_the_same_one_succeeds(scheme: SchemeName) {
     assert_eq!(db.begin().unwrap().get(t, 1).unwrap(), Some(3 * TAKEN));
 }
 
-/// What a transaction has written itself is what it compares.
+/// Proves that a transaction compares with what it has written itself.
 #[test]
 fn own_writes_are_compared() {
     let db = database(SchemeName::Serializable);
@@ -95,7 +96,8 @@ fn own_writes_are_compared() {
     assert_eq!(db.begin().unwrap().get(t, 1).unwrap(), Some(4));
 }
 
-/// A value that was not as expected is tracked: whoever has acted on it is told if it changes before the commit.
+/// Proves that a value that was not as expected is tracked: a transaction that acted on it is told if it changes
+/// before the commit.
 #[test]
 fn a_comparison_is_a_read() {
     let db = database(SchemeName::Serializable);
@@ -110,7 +112,7 @@ fn a_comparison_is_a_read() {
     assert!(ends.iter().any(|end| matches!(end, Err(Error::Conflict))), "{ends:?}");
 }
 
-/// A value that is none of the table's type is an error that names its row, and stays.
+/// Proves that a value that is not of the table's type is an error that names its row, and that the value stays.
 #[test]
 fn malformed_rows_are_named() {
     let db = database(SchemeName::Serializable);

@@ -1,11 +1,11 @@
-//! Statistics of where transactions meet: of the scheme that adapts to that, and of no other.
+//! The statistics of conflicts, which only the adaptive scheme keeps.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braiddb::metrics::{ContentionStatistics, SystemClock};
 use braiddb::{Adaptive, ConcurrencyControl, Database, Options, Silo, Table};
 use std::sync::Arc;
 
-/// As many transactions as `meetings` read a row that another one changes before they want to commit.
+/// Runs `meetings` transactions that read a row which another transaction changes before they commit.
 fn meet<C: ConcurrencyControl>(db: &Database<C>, rows: Table<u64, u64>, meetings: u64) {
     for number in 0..meetings {
         let tx = db.begin().unwrap();
@@ -28,7 +28,7 @@ fn met<C: ConcurrencyControl>(meetings: u64) -> ContentionStatistics {
     db.statistics().contention
 }
 
-/// A few meetings are counted; many at one row make its group hot.
+/// Proves that a few meetings are counted, and that many on one row make its group hot.
 #[test]
 fn meetings_are_counted() {
     let (few, many) = (met::<Adaptive>(3), met::<Adaptive>(12));

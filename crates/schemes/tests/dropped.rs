@@ -1,4 +1,4 @@
-//! Tables and indexes that come and go all the time: what stays of those that have gone.
+//! Tables and indexes that are made and dropped all the time, and what remains of the dropped ones.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes as _;
@@ -18,7 +18,7 @@ fn open(storage: &MemoryStorage, durability: Durability) -> Database {
     Database::open_with(Arc::new(storage.clone()), options, clock, &mut |_| {}).unwrap()
 }
 
-/// Bytes of the newest checkpoint's list of tables.
+/// The size of the newest checkpoint's list of tables.
 fn manifest_bytes(storage: &MemoryStorage) -> u64 {
     let names = storage.list().unwrap();
     let newest = names.iter().filter(|name| name.starts_with("checkpoint-")).max().unwrap();
@@ -34,7 +34,7 @@ fn make_and_drop(db: &Database, tables: u64) {
     }
 }
 
-/// Lets the log go on until what was dropped before is no longer told of, and makes the checkpoint that leaves it out.
+/// Writes until the log no longer mentions what was dropped before, and makes the checkpoint that leaves it out.
 fn move_on(db: &Database, rows: Rows) {
     for _ in 0..5 {
         for first in (0..1000).step_by(200) {
@@ -44,8 +44,8 @@ fn move_on(db: &Database, rows: Rows) {
     }
 }
 
-/// Checkpoints have the tables that there are, and those that were dropped only as long as the log tells of them. What is opened, read, checked
-/// and salvaged from them is whole.
+/// Proves that checkpoints list the existing tables, and dropped tables only while the log mentions them. What is
+/// opened, read, checked and salvaged from them is complete.
 #[test]
 fn checkpoints_leave_out_tables_that_were_dropped() {
     for durability in [Durability::Async, Durability::None] {
@@ -69,7 +69,7 @@ fn checkpoints_leave_out_tables_that_were_dropped() {
             assert_eq!(names, ["first", "second"], "{durability:?}");
             let second: Rows = db.table("second").unwrap();
             assert_eq!(db.transact(|tx| tx.get(second, 1)).unwrap(), Some(10));
-            make_and_drop(&db, 3); // behind the last number
+            make_and_drop(&db, 3); // with numbers after the last
             db.close().unwrap();
         }
         assert!(braiddb::tools::verify(&storage, &mut |_| {}).unwrap().is_good());
@@ -80,8 +80,8 @@ fn checkpoints_leave_out_tables_that_were_dropped() {
     }
 }
 
-/// A reader of changes that begins as early as it can knows every table of which the log tells, also after the database was opened again;
-/// no number comes twice, and a reader that follows forgets tables that have gone.
+/// Proves that a reader of changes that begins as early as possible knows every table that the log mentions, also
+/// after the database was opened again. No number occurs twice, and a reader that follows forgets dropped tables.
 #[test]
 fn readers_of_changes_know_what_the_log_tells_of() {
     let storage = MemoryStorage::new(1 << 30);
@@ -109,7 +109,7 @@ fn readers_of_changes_know_what_the_log_tells_of() {
     }
 }
 
-/// Proves that the limit of 32 counts the indexes and projections that are there.
+/// Proves that the limit of 32 counts only indexes and projections that exist.
 #[test]
 fn indexes_that_have_gone_do_not_count() {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();

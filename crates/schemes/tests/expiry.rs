@@ -40,7 +40,7 @@ impl Clock for Hand {
     }
 }
 
-/// A row's value is the second at which it expires; those of 0 never do.
+/// A row's value is the second at which the row expires. Rows with 0 never expire.
 type Rows = Table<u64, u64>;
 const NEVER: u64 = 0;
 
@@ -75,7 +75,7 @@ fn expiry_of(db: &Database<AnyScheme>, table: Rows) -> Expiry<u64, u64, AnySchem
     db.expiry(table, "by expiry", |_, seconds| second(seconds)).unwrap()
 }
 
-/// A database at the second 100, with rows 0 to `rows` that expired at 50.
+/// Makes a database at the second 100, with rows 0 to `rows` that expired at 50.
 fn expired(scheme: SchemeName, rows: u64) -> (Database<AnyScheme>, Rows, Expiry<u64, u64, AnyScheme>) {
     let db = in_memory(scheme, &Hand::at(100));
     let (table, expiry) = declare(&db);
@@ -90,7 +90,7 @@ fn fill(db: &Database<AnyScheme>, table: Rows, keys: std::ops::Range<u64>, secon
     }
 }
 
-/// The keys that there are.
+/// Returns the keys in the table.
 fn keys(db: &Database<AnyScheme>, table: Rows) -> Vec<u64> {
     db.transact(|tx| {
         let mut keys = Vec::new();
@@ -100,7 +100,7 @@ fn keys(db: &Database<AnyScheme>, table: Rows) -> Vec<u64> {
     .unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 fn until(mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -117,7 +117,7 @@ fn rows_expire_at_their_moment(scheme: SchemeName) {
     let put = |moments: &[(u64, u64)]| {
         db.transact(|tx| moments.iter().try_for_each(|(key, seconds)| tx.put(table, key, *seconds))).unwrap();
     };
-    put(&moments[..3]); // before it is said when they expire
+    put(&moments[..3]); // before the expiry is declared
     let (_, expiry) = declare(&db);
     put(&moments[3..]);
     for (now, deleted, left) in [
@@ -147,13 +147,14 @@ fn the_oldest_go_first_and_no_more_than_wanted() {
     db.transact(|tx| (0..200).try_for_each(|key| tx.put(table, key, 500 - key))).unwrap();
     for (rows_max, left) in [(0, 200), (1, 199), (64, 135), (65, 70), (69, 1)] {
         assert_eq!(expiry.sweep(rows_max).unwrap(), rows_max);
-        // The one that expires last has the least key.
+        // The row that expires last has the least key.
         assert_eq!(keys(&db, table), (0..left).collect::<Vec<_>>());
     }
     assert_eq!((expiry.sweep(u64::MAX).unwrap(), expiry.sweep(u64::MAX).unwrap()), (1, 0));
 }
 
-/// Every moment that there is.
+/// Proves the order of all possible moments: moments before 1970 are the first, and moments too late to count are
+/// never.
 #[test]
 fn moments_beyond_all_measure_are_the_first_and_never() {
     let db = in_memory(SchemeName::Serializable, &Hand::default()); // which is at 1970
@@ -184,10 +185,11 @@ fn an_expired_row_is_read_and_written_as_others_until_it_is_swept() {
     assert_eq!((expiry.sweep(1000).unwrap(), keys(&db, table)), (0, vec![1, 2]));
 }
 
-/// What somebody does with a table between two rows of a sweep.
+/// What another transaction does with a table between two rows of a sweep.
 type Meanwhile = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// When the sweep is at row 1, whoever else changes rows behind it, and that row itself. What has committed counts.
+/// When the sweep is at row 1, another transaction changes later rows, and then row 1 itself. Proves that the sweep
+/// keeps to what has committed.
 fn moved_meanwhile(scheme: SchemeName) {
     let db = Database::<AnyScheme>::in_memory_with(
         under(scheme, Options { lock_wait_ms: 0, ..options() }),
@@ -243,10 +245,10 @@ fn a_row_of_which_the_expiry_is_moved_meanwhile_stays() {
     moved_meanwhile(SchemeName::TimestampOrdering);
     moved_meanwhile(SchemeName::MultiVersion);
     moved_meanwhile(SchemeName::Adaptive);
-    // (Under `HStore` nothing happens meanwhile: a sweep has all partitions.)
+    // `HStore` is left out, because a sweep has all partitions, so nothing happens meanwhile.
 }
 
-/// Sweeps beside transactions that extend rows, and let them expire: what is extended is never lost.
+/// Sweeps beside transactions that extend rows and let them expire. Proves that no extended row is lost.
 fn extended(scheme: SchemeName) {
     let db = in_memory(scheme, &Hand::at(100));
     let (table, expiry) = declare(&db);
@@ -274,7 +276,8 @@ fn a_row_that_was_extended_is_not_lost_beside_a_sweeper() {
     under_all_schemes!(extended());
 }
 
-/// Rows of an open transaction are left, and all others go; that one commits.
+/// Proves that a sweep leaves the rows of an open transaction and deletes all others, and that the transaction
+/// commits.
 fn passes_over(scheme: SchemeName, deleted_beside: u64) {
     let (db, table, expiry) = expired(scheme, 200);
     let open = db.begin().unwrap();
@@ -302,7 +305,7 @@ fn rows_that_others_have_are_passed_over() {
     passes_over(SchemeName::Occ, 195);
     passes_over(SchemeName::TicToc, 195);
     passes_over(SchemeName::TimestampOrdering, 195);
-    passes_over(SchemeName::HStore, 0); // which has one transaction at a time in these partitions
+    passes_over(SchemeName::HStore, 0); // one transaction at a time has these partitions
     passes_over(SchemeName::MultiVersion, 195);
     passes_over(SchemeName::Adaptive, 195);
 }
@@ -318,7 +321,7 @@ fn a_reader_with_a_snapshot_sees_what_it_saw() {
     assert_eq!(keys(&db, table), []);
 }
 
-/// A log in which every transaction of a sweep can be seen.
+/// A log that shows every transaction of a sweep.
 #[test]
 fn many_rows_go_in_short_transactions() {
     const ROWS: u64 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
@@ -380,7 +383,7 @@ fn a_transaction_that_the_log_cannot_take_is_made_smaller() {
     db.close().unwrap();
 }
 
-/// At the limit of memory expired rows can be deleted, and there is room again for as many.
+/// Proves that expired rows can be deleted at the memory limit, and that there is then room for as many new rows.
 fn gives_back(scheme: SchemeName) {
     let options = Options { memory_limit_bytes: 4 << 20, ..options() };
     let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(Hand::at(100))).unwrap();
@@ -418,7 +421,7 @@ fn a_transaction_that_takes_too_much_memory_is_made_smaller() {
     let key = |number: u64| format!("{number}{}", "k".repeat(990));
     let count = 300;
     (0..count).for_each(|number| db.transact(|tx| tx.put(table, key(number), &[])).unwrap());
-    // Others have nearly all that transactions can have.
+    // Other transactions hold nearly all the memory that transactions can have.
     let mut others: Vec<_> = (0..).map_while(|_| db.begin().ok()).collect();
     let is_made_smaller = |others: &mut Vec<_>| {
         drop(others.pop().expect("there is no room that some rows fit into and 64 do not"));
@@ -475,7 +478,7 @@ fn tables_that_are_frozen_renamed_cleared_and_dropped() {
     assert_eq!(expiry.sweep(1000).unwrap(), 0);
     fill(&db, table, 0..3, 50);
     assert_eq!(expiry.sweep(1000).unwrap(), 3);
-    // Another declaration is a handle to the same.
+    // A second declaration gives a handle to the same expiry.
     let again = expiry_of(&db, table);
     assert!(matches!(db.index(table, "by expiry", |_, _| Some(1u32)), Err(Error::IndexMismatch { .. })));
     db.drop_table("others").unwrap();
@@ -502,7 +505,8 @@ fn a_database_that_was_opened_to_be_read_refuses_the_declaration() {
     assert_eq!(keys(&db, table).len(), 10);
 }
 
-/// A sweeper deletes what has expired, and what expires while it is there, under every scheme, until it is dropped.
+/// Proves, under every scheme, that a sweeper deletes rows that have expired and rows that expire later, until it is
+/// dropped.
 fn by_itself(scheme: SchemeName) {
     let clock = Hand::at(100);
     let db = in_memory(scheme, &clock);
@@ -543,7 +547,7 @@ fn a_sweeper_ends_with_its_database() {
         let db = open(SchemeName::Serializable, &storage, options(), &Hand::at(100));
         let table: Rows = db.table("rows").unwrap();
         fill(&db, table, 0..100, 50);
-        // The closure is held by the engine and by the thread.
+        // The engine and the thread hold the closure.
         let token = Arc::new(());
         let weak = Arc::downgrade(&token);
         let expires_at = move |_: &u64, seconds| {
@@ -566,7 +570,7 @@ fn a_sweeper_ends_with_its_database() {
     }
 }
 
-/// A clock by which whatever is done takes 20 ms or more.
+/// A clock by which every action takes 20 ms or more.
 #[derive(Default)]
 struct Slow(AtomicU64);
 
@@ -588,11 +592,11 @@ fn a_sweeper_rests_between_its_transactions() {
     let begin = Instant::now();
     let sweeper = expiry.sweep_every(Duration::from_secs(1)).unwrap();
     until(|| sweeper.deleted() == 256);
-    // Three rests, each three times as long as a transaction has taken. (One would do: others may be cut short by the system.)
+    // Three rests, each three times as long as a transaction took. One would do, but the system may cut others short.
     assert!(begin.elapsed() >= Duration::from_millis(60));
 }
 
-/// Where the thread of a sweeper is held up in the closure of an expiry, once, when it is armed.
+/// Holds up the thread of a sweeper in the closure of an expiry, once, when the gate is armed.
 struct Gate {
     is_armed: AtomicBool,
     inside: mpsc::Sender<()>,
@@ -600,7 +604,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// The gate, who is told that the thread is there, and who lets it go on.
+    /// Returns the gate, a receiver that is told that the thread is in the gate, and a sender that lets the thread
+    /// continue.
     fn new() -> (Arc<Gate>, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((inside, is_inside), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
         let gate = Gate { is_armed: AtomicBool::new(false), inside, goes_on: Mutex::new(goes_on) };
@@ -634,13 +639,13 @@ fn a_sweeper_that_is_dropped_ends_its_transaction_first() {
             drop(sweeper);
             keys(&db, table).len()
         });
-        thread::sleep(Duration::from_millis(20)); // so that one that does not wait is early
+        thread::sleep(Duration::from_millis(20)); // so that a drop that does not wait is early
         go_on.send(()).unwrap();
         assert!(dropping.join().unwrap() <= 36, "a transaction has ended meanwhile");
     });
 }
 
-/// Tells when the closure of an expiry is gone, and whether that is in a panic; owns the sweeper.
+/// Tells when the closure of an expiry is dropped, and if that happens in a panic. Owns the sweeper.
 struct Last(Mutex<Option<Sweeper>>, mpsc::Sender<bool>);
 
 impl Drop for Last {
@@ -652,7 +657,8 @@ impl Drop for Last {
 
 #[test]
 fn a_database_can_go_while_a_transaction_of_the_sweeper_is_open() {
-    // Proves that closing waits for no sweeper, which may then be the last one to hold the engine, its closure and itself.
+    // Proves that closing does not wait for a sweeper. The sweeper may then be the last to hold the engine, its
+    // closure and itself.
     let db = in_memory(SchemeName::Serializable, &Hand::at(100));
     let table: Rows = db.table("rows").unwrap();
     fill(&db, table, 0..100, 50);

@@ -1,4 +1,4 @@
-//! Rows that expire, and what goes along with them.
+//! Rows that expire, and other rows that are deleted with them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::{under, under_all_schemes};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// It is the second 100.
+/// A clock that stands at the second 100.
 struct Still;
 
 impl Clock for Still {
@@ -23,7 +23,7 @@ impl Clock for Still {
     }
 }
 
-/// Orders expire at the second that is their value. What was ordered is in lines, by order and number.
+/// Orders, whose value is the second at which they expire. The ordered items are in lines, by order and number.
 struct Shop {
     db: Database<AnyScheme>,
     orders: Table<u64, u64>,
@@ -40,7 +40,7 @@ fn second(seconds: u64) -> Option<SystemTime> {
 }
 
 impl Shop {
-    /// With orders that have expired, and one that has not, under the next number.
+    /// Makes a shop with `expired` expired orders, and with an unexpired order under the next number.
     fn new(scheme: SchemeName, expired: u64) -> Shop {
         let options = Options { workers: 0, ..Options::default() };
         let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(Still)).unwrap();
@@ -56,7 +56,7 @@ impl Shop {
         Shop { db, orders, lines, expiry }
     }
 
-    /// The orders that there are. Each has all its lines, and no line is without an order.
+    /// Returns the orders. Each must have all its lines, and each line must have an order.
     fn orders(&self) -> Vec<u64> {
         let (mut orders, mut lines) = (Vec::new(), Vec::new());
         self.db
@@ -136,7 +136,8 @@ fn rows_with_which_it_fails_stay_whole() {
     under_all_schemes!(bad_rows_stay());
 }
 
-/// A row that the function has deleted itself counts as deleted; one whose line is another transaction's is passed over.
+/// Proves that a row counts as deleted if the function has deleted it itself, and that a row is passed over if another
+/// transaction has its line.
 fn meets_others(scheme: SchemeName) {
     let shop = Shop::new(scheme, 5);
     let (orders, lines) = (shop.orders, shop.lines);
@@ -148,7 +149,8 @@ fn meets_others(scheme: SchemeName) {
     assert_eq!(shop.orders(), [2, 3, 4, 5]);
     let other = shop.db.begin().unwrap();
     other.put(lines, (3, 1), 2).unwrap();
-    // (Where a write shows at its commit alone, the other one is the one that fails; where partitions are taken, it has them all.)
+    // Where a write shows only at its commit, the other transaction fails. Where partitions are taken, the other
+    // transaction has them all.
     let swept = shop.expiry.sweep_with(1000, with).unwrap_or(0);
     let committed = other.commit();
     let left = shop.orders();
@@ -191,7 +193,7 @@ fn the_thread_takes_along_what_hangs_on_rows() {
     assert_eq!(shop.orders(), [100]);
 }
 
-/// Proves that a name stands for one function: the same one finds the expiry that there is, and another one is refused.
+/// Proves that a name stands for one function: the same function finds the existing expiry, and another is refused.
 #[test]
 fn another_function_under_the_name_is_refused() {
     let shop = Shop::new(SchemeName::Serializable, 3);
@@ -201,11 +203,12 @@ fn another_function_under_the_name_is_refused() {
     let Err(Error::IndexMismatch { name, .. }) = &other else { panic!("{other:?}") };
     assert_eq!(name, "by moment");
     assert_eq!((first.sweep(1).unwrap(), again.sweep(1000).unwrap()), (1, 2));
-    // As an index for reading it is found by its keys.
+    // An index for reading finds the expiry by its keys.
     shop.db.index(shop.orders, "by moment", |_, _| Some(0_u64)).unwrap();
 }
 
-/// Proves that a function of the expiry that panics is an error of the call, and that nothing of the sweep's transaction remains.
+/// Proves that a panic of the expiry's function is an error of the call, and that nothing of the sweep's transaction
+/// remains.
 #[test]
 fn a_panic_of_the_expiry_is_an_error() {
     let shop = Shop::new(SchemeName::Serializable, 10);

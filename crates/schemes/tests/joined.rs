@@ -1,5 +1,5 @@
-//! Operations of one transaction at once, more of them than it has places for, on rows that others change: no operation holds up the
-//! worker that has to move what it waits for.
+//! A transaction runs more operations at once than it has places for, on rows that other transactions change. No
+//! operation holds up the worker, which has to run the transactions that the operation waits for.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::under;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const ROWS: u64 = 30;
 const TRANSACTIONS: u64 = 300;
-/// Less than a millisecond is enough for a transaction, and one that stands still waits for a second.
+/// A transaction needs less than a millisecond, and waits for a second if it stands still.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 macro_rules! tests {
@@ -45,7 +45,7 @@ braiddb::schemes!(tests);
 #[derive(Clone, Copy, Debug)]
 enum How {
     Joined(u64),
-    /// Each is polled when its own waker was called.
+    /// Each operation is polled when its own waker was called.
     Unordered(u64),
     Many,
     Scans,
@@ -116,7 +116,8 @@ fn locks_are_joined(scheme: SchemeName) {
     go_on(scheme, OnMiss, How::Locked(8));
 }
 
-/// Proves that no wait for a row is lost, however many deadlocks there are and whichever operation learns of them.
+/// Proves that no wait for a row is lost, whatever number of deadlocks there are and whichever operation learns of
+/// them.
 #[test]
 fn waits_of_joined_locks_are_not_lost() {
     for seed in 1..=3 {
@@ -126,7 +127,7 @@ fn waits_of_joined_locks_are_not_lost() {
     }
 }
 
-/// Proves that each transaction reads its rows, adds one to a row, and commits, in little time.
+/// Proves that each transaction reads its rows, adds one to a row and commits, in little time.
 fn go_on<S: Suspend>(scheme: SchemeName, policy: S, how: How) {
     go_on_long(scheme, policy, how, TRANSACTIONS);
 }
@@ -155,7 +156,8 @@ fn go_on_long<S: Suspend>(scheme: SchemeName, policy: S, how: How, transactions:
     assert_eq!(sum, transactions, "{how:?}");
 }
 
-/// More operations of a transaction than it can have places for wait for another one at once: it commits when that has ended.
+/// More operations of a transaction than it has places for wait for another transaction at once. Proves that the
+/// transaction commits when the other has ended.
 fn hundreds_of_operations_wait(scheme: SchemeName) {
     const MANY: u64 = 400;
     let options = Options { workers: 0, ..Options::default() };
@@ -182,7 +184,7 @@ fn hundreds_of_operations_wait(scheme: SchemeName) {
     }
 }
 
-/// Goes round with a transaction while another one is open, and then until it has ended.
+/// Runs rounds with a transaction while another transaction is open, and then until the first has ended.
 fn wait_for<S: Suspend>(
     db: &Database<AnyScheme>,
     policy: S,

@@ -1,4 +1,4 @@
-//! Transactions that see a key come and go beside threads that bring and take it, under every scheme.
+//! Transactions that see a key inserted and deleted by other threads, under every scheme.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +35,7 @@ fn database(scheme: SchemeName) -> Database<AnyScheme> {
     Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
 }
 
-/// Calls `each` in a thread of its own until `ends`, or one of them fails.
+/// Calls `each` in its own thread until `ends`, or until one of the threads fails.
 fn again_and_again<'s>(
     scope: &'s thread::Scope<'s, '_>,
     db: &'s Database<AnyScheme>,
@@ -57,8 +57,8 @@ fn again_and_again<'s>(
     });
 }
 
-/// Key 5 is there exactly if row 0 says so, and key 6 exactly if key 5 is not. A transaction changes all three, others read them, and key 5
-/// twice: what those that commit have seen is never of two moments.
+/// Key 5 exists exactly if row 0 says so, and key 6 exists exactly if key 5 does not. A transaction changes all three.
+/// Others read them, and key 5 twice. Proves that what a committed transaction has seen is never of two moments.
 fn readers_see_whole_changes(scheme: SchemeName) {
     let (db, fails) = (database(scheme), AtomicBool::new(false));
     let (t, says): (Table<u64, u64>, Table<u64, u64>) = (db.table("t").unwrap(), db.table("says").unwrap());
@@ -95,8 +95,8 @@ fn readers_see_whole_changes(scheme: SchemeName) {
     });
 }
 
-/// A transaction inserts a key where it has read that there is none, and else deletes it; others do the same. None is answered that
-/// there is such a key.
+/// A transaction inserts a key if it has read that the key is absent, and otherwise deletes it. Other transactions do
+/// the same. Proves that none is told that the key exists.
 fn the_answer_of_an_insert_fits_what_was_read(scheme: SchemeName) {
     let (db, fails) = (database(scheme), AtomicBool::new(false));
     let t: Table<u64, u64> = db.table("t").unwrap();

@@ -1,4 +1,5 @@
-//! Futures of operations that are polled once and forgotten: all that they could touch ends with their transaction, under every scheme.
+//! Futures of operations that are polled once and leaked: everything that they could touch ends with their
+//! transaction, under every scheme.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::under;
@@ -14,16 +15,16 @@ use std::task::Poll;
 
 const ROWS: u64 = 32;
 const KINDS: u64 = 16;
-/// Transactions of a test, of which so many are open at once.
+/// The transactions of a test, and the number of them that are open at once.
 const TRANSACTIONS: u64 = 200;
 const OPEN: usize = 16;
-/// Steps that are enough for any of them.
+/// A number of steps that is enough for each of them.
 const STEPS_MAX: usize = 1_000_000;
 
 #[derive(Clone, Copy)]
 struct Tables {
     rows: Table<u64, u64>,
-    /// With a secondary index.
+    /// The table with a secondary index.
     indexed: Table<u64, u64>,
     by_value: Index<u64, u64, u64>,
     /// Rows in which transactions count themselves.
@@ -76,7 +77,7 @@ macro_rules! tests {
 }
 braiddb::schemes!(tests);
 
-/// Polls an operation once, and forgets it. Returns true if it was still in flight.
+/// Polls an operation once, and leaks it. Returns true if it was still in flight.
 async fn leak<F: Future>(operation: F) -> bool {
     let mut operation = Box::pin(operation);
     let is_done = poll_fn(|context| Poll::Ready(operation.as_mut().poll(context).is_ready())).await;
@@ -84,7 +85,7 @@ async fn leak<F: Future>(operation: F) -> bool {
     !is_done
 }
 
-/// Leaks an operation of one of the kinds that there are.
+/// Leaks an operation of the given kind.
 async fn leak_some(tx: &Txn<AnyScheme>, t: Tables, kind: u64, key: u64) -> bool {
     match kind % KINDS {
         0 => leak(tx.get(t.rows, key)).await,
@@ -106,8 +107,8 @@ async fn leak_some(tx: &Txn<AnyScheme>, t: Tables, kind: u64, key: u64) -> bool 
     }
 }
 
-/// A transaction leaks an operation and commits, in steps that leave time for the operation to go on. Another one, which is not to wait
-/// for anybody, then reads, scans and writes the same rows.
+/// A transaction leaks an operation and commits, in steps that leave time for the operation to continue. Proves that
+/// another transaction then reads, scans and writes the same rows without waiting.
 fn what_is_leaked_ends_with_its_transaction(scheme: SchemeName) {
     let (db, t) = database(scheme);
     let in_flight = Rc::new(Cell::new(0));
@@ -139,12 +140,12 @@ fn what_is_leaked_ends_with_its_transaction(scheme: SchemeName) {
     assert!(in_flight.get() > KINDS, "{} were in flight", in_flight.get());
 }
 
-/// Reads, scans and writes what a transaction that leaks has, and sees what it has written.
+/// Reads, scans and writes the rows of a transaction that leaks, and checks that it sees what it has written.
 fn use_all(tx: &Transaction<AnyScheme>, t: Tables, (counted, count): (u64, u64)) -> Result<()> {
     assert_eq!(tx.get(t.counts, counted)?, Some(count));
     tx.scan(t.rows, 0..2 * ROWS).for_each(|_, _| ())?;
     for key in 0..ROWS {
-        // An operation that is leaked has done all or nothing at its first poll.
+        // A leaked operation has done all or nothing at its first poll.
         let value = tx.get_for_update(t.rows, key)?;
         assert!(matches!(value, None | Some(1000)) || value == Some(key), "{value:?}");
         tx.put(t.rows, key, key)?;
@@ -154,8 +155,8 @@ fn use_all(tx: &Transaction<AnyScheme>, t: Tables, (counted, count): (u64, u64))
     Ok(())
 }
 
-/// Transactions that leak operations meet on few rows, many at once, on a worker: all of them commit, each counts once, and in the end
-/// no row is another one's.
+/// Many transactions that leak operations meet on few rows, on one worker. Proves that all commit, that each counts
+/// once, and that no row has the value of another.
 fn transactions_that_leak_go_on(scheme: SchemeName) {
     for seed in 0..4 {
         let (db, t) = database(scheme);
@@ -186,7 +187,8 @@ fn transactions_that_leak_go_on(scheme: SchemeName) {
     }
 }
 
-/// A scan that has been polled and kept goes on after a write of the same transaction, within its range or outside.
+/// Proves that a scan that was polled and kept continues after a write of the same transaction, within its range or
+/// outside.
 fn a_kept_scan_goes_on(scheme: SchemeName) {
     let (db, t) = database(scheme);
     for seed in 0..20 {
@@ -208,7 +210,8 @@ fn a_kept_scan_goes_on(scheme: SchemeName) {
     }
 }
 
-/// Operations of a transaction that has leaked more than there are places for come to their ends, whatever steps them.
+/// Proves that the operations of a transaction complete, whatever steps them, although it has leaked more operations
+/// than there are places.
 fn all_places_can_be_leaked(scheme: SchemeName) {
     leak_all_places(scheme, Never);
     leak_all_places(scheme, PrefetchOnly);

@@ -1,5 +1,5 @@
-//! What every scheme of concurrency control keeps: a test is written once and runs under each. Those that rest on
-//! serializability run under the schemes that promise it.
+//! Properties of every scheme of concurrency control. A test is written once and runs under each scheme. Tests that
+//! need serializability run under the schemes that promise it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +59,7 @@ tests! {
     "auto-hot-by-chance" auto_hot_by_chance HotByChance Serial,
 }
 
-/// A database without threads of its own. A transaction that meets conflicts is run again for as long as it takes.
+/// Makes a database without threads of its own. A transaction that meets conflicts is run again without limit.
 fn database(scheme: SchemeName) -> Database<AnyScheme> {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
     Database::in_memory_with(under(scheme, options), Arc::new(SystemClock::default())).unwrap()
@@ -80,7 +80,8 @@ fn get(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64) -> Option<u64
     value
 }
 
-/// Rows of a frozen table are read in every way, and written in none; a transaction that tries to goes on.
+/// Proves that the rows of a frozen table are read in every way and written in none, and that a transaction that tries
+/// to write them continues.
 fn frozen_tables(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -111,7 +112,8 @@ fn frozen_tables(scheme: SchemeName) {
     assert_eq!(get(&db, t, 1), Some(11));
 }
 
-/// Whatever is frozen and thawed while transfers go on, readers see each transfer as a whole, and none is lost.
+/// Proves that readers see each transfer as a whole and that none is lost, whatever is frozen and thawed during
+/// transfers.
 fn frozen_and_thawed_under_load(scheme: SchemeName) {
     const ROWS: u64 = 4;
     let db = database(scheme);
@@ -174,7 +176,7 @@ async fn keys(tx: &Txn<AnyScheme>, table: Table<u64, u64>, to: u64) -> Result<Ve
     Ok(keys)
 }
 
-/// Each kind of write does what it says, in a transaction and after it.
+/// Proves that each kind of write has its effect, in the transaction and after it.
 fn rows_come_and_go(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -202,7 +204,7 @@ fn rows_come_and_go(scheme: SchemeName) {
     }
 }
 
-/// A transaction sees its own writes, and what it has borrowed stays as it was.
+/// Proves that a transaction sees its own writes, and that what it has borrowed stays unchanged.
 fn own_writes_are_seen(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, str> = db.table("t").unwrap();
@@ -232,7 +234,7 @@ fn own_writes_are_seen(scheme: SchemeName) {
     assert_eq!(db.begin().unwrap().get(t, 1).unwrap(), Some("short"));
 }
 
-/// Scans of any length, both ways, with a limit, and over rows that the transaction has changed.
+/// Proves scans of any length, in both directions, with a limit, and over rows that the transaction has changed.
 fn ranges(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -260,7 +262,8 @@ fn ranges(scheme: SchemeName) {
     assert_eq!(count, 1000);
 }
 
-/// Two transactions go through a range, then insert into it: where that is to be serializable, one of them may commit.
+/// Two transactions scan a range, then insert into it. Proves that only one of them may commit if the scheme is
+/// serializable.
 fn phantoms(scheme: SchemeName, is_serializable: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -286,11 +289,11 @@ fn phantoms(scheme: SchemeName, is_serializable: bool) {
     assert_eq!(left.len(), 2 + commits);
 }
 
-/// Looks at the row under a key, and perhaps writes it; whether it was there.
+/// Looks at the row under a key, and perhaps writes it. Returns true if the row was there.
 type Look<AnyScheme> = fn(&braiddb::Transaction<AnyScheme>, Table<u64, u64>, u64) -> Result<bool>;
 
-/// What a transaction learns of a row that came into a range after it had gone through that, it learns too late: it must
-/// not commit with both. Under each kind of first and second look.
+/// A transaction learns of a row that came into a range after the transaction had scanned the range. Proves that it
+/// does not commit with both, under each kind of first and second look.
 fn rows_met_later_are_phantoms(scheme: SchemeName) {
     let db = database(scheme);
     let looks: [Look<AnyScheme>; 3] = [
@@ -298,7 +301,8 @@ fn rows_met_later_are_phantoms(scheme: SchemeName) {
         |tx, t, key| tx.with(async |tx| keys(tx, t, 1000).await).map(|keys| keys.contains(&key)),
         |tx, t, key| tx.update(t, key, 1),
     ];
-    // Each tells whether it has found the row; one that writes whether or not there is one has, if it may commit.
+    // Each tells if it has found the row. A write that does not depend on a row being there has found it if it may
+    // commit.
     let later: [Look<AnyScheme>; 6] = [
         looks[0],
         looks[1],
@@ -316,7 +320,7 @@ fn rows_met_later_are_phantoms(scheme: SchemeName) {
             put(&db, t, &[(1, 0), (50, 0)]);
             let (tx, other) = (db.begin().unwrap(), db.begin().unwrap());
             assert!(!first(&tx, t, 10).unwrap());
-            // (It may be refused where the first one has locked what it found.)
+            // It may be refused if the first transaction has locked what it found.
             let has_come = other.insert(t, 10, 7).and_then(|()| other.commit()).is_ok();
             let found = second(&tx, t, 10);
             let has_committed = found.and_then(|found| tx.commit().map(|()| found));
@@ -327,8 +331,8 @@ fn rows_met_later_are_phantoms(scheme: SchemeName) {
     }
 }
 
-/// Rows that a transaction itself puts into a range, or takes out of it, while it goes through it, are not taken for
-/// others': it commits at once.
+/// Proves that rows that a transaction itself inserts into a range or deletes from it, while it scans the range, are
+/// not taken for other transactions' rows: the transaction commits at once.
 fn own_rows_are_no_phantoms(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -350,13 +354,13 @@ fn own_rows_are_no_phantoms(scheme: SchemeName) {
     assert_eq!((seen.unwrap().1, runs), (vec![1, 20, 30, 40, 50], 1));
 }
 
-/// Of two transactions each of which finds the row absent that the other then inserts, one commits.
+/// Each of two transactions finds the row absent that the other then inserts. Proves that one of them commits.
 fn absent_rows_are_read(scheme: SchemeName, is_serializable: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
     let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
     let absent = |found: Option<u64>| assert_eq!(found, None);
-    // (Where a transaction has the whole database to itself, it is the read that fails.)
+    // If a transaction has the whole database to itself, the read fails.
     let read = (a.get(t, 1).map(absent), b.get(t, 2).map(absent));
     let wrote = (read.0.and_then(|()| a.put(t, 2, 0)), read.1.and_then(|()| b.put(t, 1, 0)));
     let commits = [wrote.0.and_then(|()| a.commit()), wrote.1.and_then(|()| b.commit())];
@@ -364,7 +368,8 @@ fn absent_rows_are_read(scheme: SchemeName, is_serializable: bool) {
     assert!(commits <= if is_serializable { 1 } else { 2 }, "{commits} commits");
 }
 
-/// What a closure answers with an error rests on reads that fit together, whatever others commit between them.
+/// Proves that a closure's own error rests on reads that are consistent with each other, whatever commits between
+/// them.
 fn errors_rest_on_what_fits_together(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -374,7 +379,7 @@ fn errors_rest_on_what_fits_together(scheme: SchemeName) {
         runs.set(runs.get() + 1);
         let first = tx.get(t, 1).await?;
         if runs.get() == 1 {
-            // (Under two-phase locking it is this one that gives way.)
+            // Under two-phase locking, this transaction aborts.
             let other = db.begin()?;
             let _ = other.put(t, 1, 1).and_then(|()| other.put(t, 2, 1)).and_then(|()| other.commit());
         }
@@ -392,8 +397,8 @@ fn open(scheme: SchemeName, disk: &Arc<MemoryStorage>, options: Options) -> Resu
     Database::open_with(disk.clone(), under(scheme, options), Arc::new(SystemClock::default()), &mut |_| {})
 }
 
-/// A database on disk without a log is refused under a scheme that has no snapshots for its checkpoints; nothing is made
-/// then.
+/// Proves that a database on disk without a log is refused under a scheme without snapshots for its checkpoints, and
+/// that nothing is made then.
 fn disks_without_a_log_need_snapshots(scheme: SchemeName, has_snapshots: bool) {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let options = Options { workers: 0, durability: Durability::None, ..Options::default() };
@@ -406,8 +411,8 @@ fn disks_without_a_log_need_snapshots(scheme: SchemeName, has_snapshots: bool) {
     }
 }
 
-/// What transactions on several threads have made, while checkpoints are made in between, is there when the database is
-/// opened again: from its log, from a checkpoint and the log, from a checkpoint alone, and by who may only read.
+/// Transactions run on several threads while checkpoints are made. Proves that their effects are there when the
+/// database is opened again: from its log, from a checkpoint and the log, from a checkpoint alone, and read-only.
 fn databases_are_recovered(scheme: SchemeName) {
     const KEYS: u64 = 64;
     let disk = Arc::new(MemoryStorage::new(1 << 30));
@@ -474,7 +479,7 @@ fn databases_are_recovered(scheme: SchemeName) {
     assert_eq!(state(&read.unwrap()), before);
 }
 
-/// A database that is full is written to a checkpoint all the same, short values and long ones.
+/// Proves that a full database can be written to a checkpoint, with short values and long ones.
 fn checkpoints_at_the_memory_limit(scheme: SchemeName) {
     for bytes in [60, 700, 30_000] {
         let disk = Arc::new(MemoryStorage::new(1 << 30));
@@ -505,7 +510,7 @@ fn checkpoints_at_the_memory_limit(scheme: SchemeName) {
     }
 }
 
-/// Increments on one worker, interleaved, are all counted.
+/// Proves that increments on one worker, interleaved, are all counted.
 fn conflicts_are_run_again(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -522,7 +527,7 @@ fn conflicts_are_run_again(scheme: SchemeName) {
     assert_eq!(get(&db, t, 1), Some(200));
 }
 
-/// A row that a transaction has locked is not written by another, which is told so.
+/// Proves that a row that a transaction has locked is not written by another transaction, which gets an error.
 fn locked_rows_are_not_written(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -547,7 +552,8 @@ fn locked_rows_are_not_written(scheme: SchemeName) {
     assert!(attempt(&|tx| tx.put(t, 1, 13)).is_ok(), "the row is free");
 }
 
-/// A transaction that meets a row which an idle one has written waits for that one asleep, or commits beside it.
+/// Proves that a transaction that meets a row which an idle transaction has written sleeps until that transaction
+/// ends, or commits beside it.
 fn idle_writers_are_not_spun_for(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -574,7 +580,7 @@ fn idle_writers_are_not_spun_for(scheme: SchemeName) {
     assert_eq!(get(&db, t, 1), Some(if has_waited.get() { 21 } else { 11 }));
 }
 
-/// An index finds the rows that there are, and refuses a key that another row has.
+/// Proves that an index finds the existing rows, and refuses a key that another row has.
 fn secondary_indexes(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -602,13 +608,14 @@ fn secondary_indexes(scheme: SchemeName) {
     assert_eq!(count.unwrap(), 11);
 }
 
-/// Commits or aborts a transaction; returns whether it has committed.
+/// Commits or aborts a transaction. Returns true if it has committed.
 fn commit_if(tx: Transaction<AnyScheme>, is_to_commit: bool) -> bool {
     is_to_commit && tx.commit().is_ok()
 }
 
-/// A transaction has read an indexed row, another one changes or deletes it, and then the first one writes it: what is there in the
-/// end, and in the index, is what the last of them to commit has left.
+/// A transaction has read an indexed row, another transaction changes or deletes the row, and then the first
+/// transaction writes it. Proves that the row and the index in the end are those of the transaction that committed
+/// last.
 fn indexed_rows_read_before_others_write(scheme: SchemeName) {
     let options = Options { workers: 0, lock_wait_ms: 10, ..Options::default() };
     let db = Database::<AnyScheme>::in_memory_with(under(scheme, options), Arc::new(SystemClock::default()))
@@ -643,7 +650,7 @@ fn indexed_rows_read_before_others_write(scheme: SchemeName) {
     }
 }
 
-/// The memory of deleted rows is used again, and none of it while a transaction is open that may come back to it.
+/// Proves that the memory of deleted rows is used again, but not while a transaction is open that may return to it.
 fn deleted_rows_give_memory_back(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -673,7 +680,7 @@ fn deleted_rows_give_memory_back(scheme: SchemeName) {
     assert!(records <= 500, "{records} records for no row, of 2000 that there were");
 }
 
-/// Values of all lengths come back whole.
+/// Proves that values of all lengths are read back complete.
 fn long_values(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, [u8]> = db.table("t").unwrap();
@@ -698,7 +705,7 @@ fn long_values(scheme: SchemeName) {
         .unwrap();
 }
 
-/// What an aborted transaction has made is gone, and its keys can be used.
+/// Proves that rows that an aborted transaction has made are gone, and that their keys can be used.
 fn aborted_rows_leave_nothing(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -717,7 +724,7 @@ fn aborted_rows_leave_nothing(scheme: SchemeName) {
     assert_eq!(get(&db, t, 1), Some(1));
 }
 
-/// Threads that move money between accounts, come and go with rows, and always find the same sum.
+/// Threads move money between accounts, and insert and delete rows. Proves that they always find the same sum.
 fn transfers_on_threads(scheme: SchemeName) {
     const ACCOUNTS: u64 = 8;
     let db = database(scheme);
@@ -746,7 +753,7 @@ fn transfers_on_threads(scheme: SchemeName) {
                             if a == 0 || from == to {
                                 return Ok(());
                             }
-                            // A row without money goes.
+                            // A row without money is deleted.
                             if a == 1 {
                                 tx.delete(t, from).await.map(|_| ())?
                             } else {

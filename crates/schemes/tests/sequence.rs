@@ -1,4 +1,4 @@
-//! Numbers that are given out once.
+//! Numbers that are each given out once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::{under, under_all_schemes};
@@ -11,7 +11,8 @@ use std::thread;
 
 const BLOCK: u64 = 1024;
 
-/// Several threads take numbers of two objects of one sequence: none comes twice, and those of each thread ascend.
+/// Several threads take numbers from two objects of one sequence. Proves that no number comes twice, and that each
+/// thread's numbers ascend.
 fn unique(scheme: SchemeName) {
     let clock = Arc::new(SystemClock::default());
     let db = Database::<AnyScheme>::in_memory_with(
@@ -55,7 +56,7 @@ fn sequences_go_on_when_the_database_is_opened_again() {
             let sequence = db.sequence(table, 7);
             assert!((0..10).all(|_| taken.insert(sequence.next().unwrap())));
             db.close().unwrap();
-            // What is reserved is given out; then it is said that there is nothing more.
+            // Reserved numbers are given out. Then an error says that there are no more.
             let rest = (0..).map(|_| sequence.next()).take_while(Result::is_ok).count() as u64;
             assert_eq!(rest, BLOCK - 10);
             assert!(matches!(sequence.next(), Err(Error::Closed)));
@@ -70,13 +71,13 @@ fn a_sequence_begins_where_its_row_says() {
     let table: Table<u64, u64> = db.table("sequences").unwrap();
     db.transact(|tx| tx.put(table, 1, 1000).and_then(|()| tx.put(table, 2, u64::MAX - BLOCK))).unwrap();
     assert_eq!(db.sequence(table, 1).next().unwrap(), 1000);
-    // The last block that there is, and nothing behind it.
+    // The last possible block, and nothing behind it.
     let last = db.sequence(table, 2);
     assert!((0..BLOCK).all(|at| last.next().unwrap() == u64::MAX - BLOCK + at));
     for _ in 0..2 {
         assert!(matches!(last.next(), Err(Error::Overflow { table }) if table == "sequences"));
     }
-    // From inside of a transaction, which is undone: its numbers are gone.
+    // From inside a transaction that is undone: its numbers are gone.
     let inside = Arc::new(db.sequence(table, 3));
     for expected in 0..3 {
         let inside = inside.clone();

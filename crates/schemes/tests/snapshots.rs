@@ -1,4 +1,4 @@
-//! What tables that come and go leave behind when transactions stay open.
+//! What rows that are inserted and deleted leave behind while transactions stay open.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::under;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const ROWS: u64 = 100;
-/// Records that are waiting for their turn beside those that are rows or seen by a snapshot.
+/// The number of records that wait to be freed, in addition to records that are rows or that a snapshot sees.
 const WAITING: u64 = 1500;
 
 fn in_memory(scheme: SchemeName) -> Database<AnyScheme> {
@@ -22,8 +22,8 @@ fn in_memory(scheme: SchemeName) -> Database<AnyScheme> {
     .unwrap()
 }
 
-/// A queue with two secondary indexes, from which the first row is taken and to which one is added, beside open transactions that have
-/// read another table; some of them have begun later than others, and some end in between.
+/// A queue with two secondary indexes. The first row is taken and a row is added, again and again, beside open
+/// transactions that have read another table. Some of these have begun later than others, and some end in between.
 fn queue_beside_snapshots(scheme: SchemeName, index: IndexKind, front: Front, snapshots: u64) {
     let db = in_memory(scheme);
     let other: Table<u64, u64> = db.table("other").unwrap();
@@ -64,7 +64,7 @@ fn queue_beside_snapshots(scheme: SchemeName, index: IndexKind, front: Front, sn
         }
     }
     assert!(most <= 2 * entries + WAITING, "{most} records under {index:?} beside {snapshots} snapshots");
-    // One that sees the rows of now.
+    // A transaction that sees the present rows.
     let late = open_one();
     for key in 4000..8000 {
         let take = async |tx: &braiddb::Txn<AnyScheme>| {
@@ -81,8 +81,8 @@ fn queue_beside_snapshots(scheme: SchemeName, index: IndexKind, front: Front, sn
     assert!(most <= 2 * entries + WAITING, "{most} records under {index:?} beside {snapshots} snapshots");
 }
 
-/// Proves that under all kinds of index, with a front and without one, rows and their entries in secondary indexes go that no open
-/// transaction sees, however old the oldest is, and that those stay that one sees.
+/// Proves, for all kinds of index, with and without a front, that rows and their index entries are freed if no open
+/// transaction sees them, however old the oldest transaction is, and that they stay if one does.
 fn queues_stay_short(scheme: SchemeName) {
     for &index in IndexKind::ALL {
         queue_beside_snapshots(scheme, index, Front::None, 1);
@@ -106,7 +106,8 @@ fn queues_stay_short_under_multi_version() {
     queues_stay_short(SchemeName::MultiVersion);
 }
 
-/// A queue whose rows are taken by workers that are gone after some transactions, beside a transaction that stays open if `is_beside`.
+/// A queue whose rows are taken by workers that end after some transactions. `is_beside`: beside a transaction that
+/// stays open.
 fn queue_of_short_lived_workers(scheme: SchemeName, is_beside: bool) {
     let db = in_memory(scheme);
     let [other, queue]: [Table<u64, u64>; 2] = ["other", "queue"].map(|name| db.table(name).unwrap());
@@ -130,7 +131,7 @@ fn queue_of_short_lived_workers(scheme: SchemeName, is_beside: bool) {
     assert!(records <= 2 * ROWS + WAITING, "{records} records, beside an open transaction: {is_beside}");
 }
 
-/// Proves that what workers leave is cleaned up by those that come after them, also if none of them lives for long.
+/// Proves that later workers clean up what earlier workers leave, even if no worker lives long.
 #[test]
 fn short_lived_workers_clean_up() {
     queue_of_short_lived_workers(SchemeName::Silo, false);
@@ -141,8 +142,8 @@ fn short_lived_workers_clean_up() {
     }
 }
 
-/// Proves that a transaction does not write a key that others have inserted and deleted since it began, although the key
-/// is gone, and that the next one does.
+/// Proves that a transaction does not write a key that others have inserted and deleted since the transaction began,
+/// although the key is gone, and that the next transaction does.
 fn keys_that_came_and_went(scheme: SchemeName) {
     let db = in_memory(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -168,8 +169,8 @@ fn keys_that_came_and_went_are_noticed() {
     keys_that_came_and_went(SchemeName::MultiVersion);
 }
 
-/// Random changes at both ends and within a table whose ends are dead, in transactions of one thread, beside snapshots: each scan, from
-/// each end, in each snapshot and after each change, is as in a model.
+/// Makes random changes at both ends of a table whose ends are dead, and within it, in transactions of one thread,
+/// beside snapshots. Proves that each scan matches a model, from each end, in each snapshot and after each change.
 fn ends_by_a_model(scheme: SchemeName, seed: u64, index: IndexKind) {
     const MIDDLE: u64 = 1 << 40;
     let db = in_memory(scheme);
@@ -223,7 +224,7 @@ fn ends_by_a_model(scheme: SchemeName, seed: u64, index: IndexKind) {
                     tx.put(t, key, step).await?;
                     after.insert(key, step);
                 }
-                // A key among those that have been taken, or among those that have not.
+                // A key among those that were taken, or among those that were not.
                 10..13 => {
                     let key = MIDDLE + at - 200;
                     tx.put(t, key, step).await?;
@@ -251,8 +252,8 @@ fn ends_by_a_model(scheme: SchemeName, seed: u64, index: IndexKind) {
     }
 }
 
-/// Proves that what is dead at the ends of a table is skipped by none that sees it, and that what comes to life is skipped by none that
-/// sees it then.
+/// Proves that a transaction never skips dead rows at the ends of a table that it sees, and never skips rows that come
+/// to life and that it then sees.
 #[test]
 fn ends_are_as_in_a_model() {
     for seed in 1..4 {
@@ -264,8 +265,8 @@ fn ends_are_as_in_a_model() {
     }
 }
 
-/// Threads push onto a stack and pop from it, whose top is the first row: its keys go down as it grows, so each push is among keys that
-/// were popped, and that an old transaction keeps. Each push notes what it has found on top.
+/// Threads push onto a stack and pop from it. The first row is the top: keys descend as the stack grows. So each push
+/// is among keys that were popped and that an old transaction keeps. Each push notes what it has found on top.
 fn stack(scheme: SchemeName, round: u64) {
     const BOTTOM: u64 = 1 << 40;
     const EACH: u64 = 3000;
@@ -282,7 +283,7 @@ fn stack(scheme: SchemeName, round: u64) {
                     worker.set_retries_max(u32::MAX);
                     let mut height = 0u64;
                     for i in 0..EACH {
-                        // Up by a hundred or so, and down again.
+                        // Up by about a hundred, and down again.
                         let pushes = (i / 64 + round + thread).is_multiple_of(2);
                         let done = worker.run(async |tx| {
                             let (top, _) = tx.first(t).await?.ok_or_else(|| Error::user("no bottom"))?;
@@ -307,7 +308,7 @@ fn stack(scheme: SchemeName, round: u64) {
                 old.push(open);
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
-            // The stack as a chain: each row names the one below it.
+            // The stack as a chain, in which each row names the row below it.
             let rows = db.transact(|tx| {
                 let mut rows = Vec::new();
                 tx.scan_all(t).for_each(|key, below| rows.push((key, below)))?;
@@ -325,7 +326,8 @@ fn stack(scheme: SchemeName, round: u64) {
     });
 }
 
-/// Proves that a transaction that has skipped dead keys is not ordered behind one that has brought one of them to life.
+/// Proves that a transaction that has skipped dead keys is not ordered after a transaction that has brought one of
+/// them to life.
 #[test]
 fn stacks_are_chains() {
     for round in 0..4 {

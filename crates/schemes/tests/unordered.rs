@@ -1,5 +1,6 @@
-//! Tables whose index keeps keys in no order: rows are found by whole keys under every scheme, absent keys count as read, scans
-//! are refused, and the engine's own walks (checkpoints, copies, the making of secondary indexes) miss nothing.
+//! Tables whose index keeps no order of keys. Under every scheme, rows are found by whole keys, absent keys count as
+//! read, scans are refused, and the engine's own walks (checkpoints, copies, the making of secondary indexes) miss
+//! nothing.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::under;
@@ -66,8 +67,8 @@ fn name(n: u64) -> String {
     format!("a name that has more than eight bytes {n}")
 }
 
-/// Rows of keys of eight bytes, and of any length, come, change and go, while the tables grow; and are read in every way but
-/// by scans.
+/// Proves that rows with keys of eight bytes, and of any length, are inserted, changed and deleted while the tables
+/// grow, and are read in every way except by scans.
 fn rows_come_and_go(scheme: SchemeName, kind: IndexKind) {
     const ROWS: u64 = 1_000;
     let db = database(scheme);
@@ -118,8 +119,8 @@ fn rows_come_and_go(scheme: SchemeName, kind: IndexKind) {
     }
 }
 
-/// Of two transactions, each of which finds a key absent that the other one inserts, one commits, also if the table grows
-/// in between; and if each finds several keys absent, in any order.
+/// Each of two transactions finds a key absent that the other inserts. Proves that one of them commits, also if the
+/// table grows in between, and if each finds several keys absent, in any order.
 fn absent_rows_are_read(scheme: SchemeName, kind: IndexKind, is_serializable: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table_with("t", made(kind)).unwrap();
@@ -128,12 +129,13 @@ fn absent_rows_are_read(scheme: SchemeName, kind: IndexKind, is_serializable: bo
         let (x, y) = (round, round + 500);
         let (a, b) = (db.begin().unwrap(), db.begin().unwrap());
         let absent = |found: Option<u64>| assert_eq!(found, None);
-        // (Where a transaction has the whole database to itself, it is the read that fails.)
+        // If a transaction has the whole database to itself, the read fails.
         let read = (a.get(t, x).map(absent), b.get(t, y).map(absent));
         if round % 2 == 1 {
             for _ in 0..20 * round {
                 let other = db.begin().unwrap();
-                // (Where these two hold the whole database, each other transaction would wait for them, and in vain.)
+                // If these two transactions hold the whole database, each other transaction would wait for them in
+                // vain.
                 if other.put(t, next, 0).and_then(|()| other.commit()).is_err() {
                     break;
                 }
@@ -149,8 +151,8 @@ fn absent_rows_are_read(scheme: SchemeName, kind: IndexKind, is_serializable: bo
     assert!(is_serializable || both > 0, "what is refused is refused for a reason");
 }
 
-/// A scan of any form is an error that says which table, what its index is and what to do; its transaction goes on, as
-/// does one that asks for no row of it.
+/// Proves that a scan of any form is an error that names the table, its kind of index and what to do. The scan's
+/// transaction continues, and so does a transaction that asks for no row of the scan.
 fn scans_are_refused(scheme: SchemeName, kind: IndexKind) {
     let db = database(scheme);
     let numbers: Table<u64, u64> = db.table_with("the numbers", made(kind)).unwrap();
@@ -181,7 +183,7 @@ fn scans_are_refused(scheme: SchemeName, kind: IndexKind) {
     tx.commit().unwrap();
 }
 
-/// A secondary index is made of all rows that are there, is kept as they change, and is scanned.
+/// Proves that a secondary index is made of all existing rows, follows their changes, and can be scanned.
 fn secondary_indexes(scheme: SchemeName, kind: IndexKind) {
     const ROWS: u64 = 700;
     let db = database(scheme);
@@ -224,7 +226,7 @@ fn open(scheme: SchemeName, disk: &Arc<dyn Storage>) -> Result<Database<AnySchem
     Database::open_with(disk.clone(), under(scheme, options), Arc::new(SystemClock::default()), &mut |_| {})
 }
 
-/// All rows of a table as their bytes, as tools see them.
+/// Returns all rows of a table as bytes, as tools see them.
 fn dump(db: &Database<AnyScheme>, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let raw = db.raw_table(table).unwrap();
     let tx = db.begin().unwrap();
@@ -237,8 +239,8 @@ fn dump(db: &Database<AnyScheme>, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
-/// Rows and the kind of a table's index are found again by way of the log, of checkpoints, and of copies; a checkpoint writes what
-/// has been changed.
+/// Proves that rows, and the kind of a table's index, are restored from the log, from checkpoints and from copies, and
+/// that a checkpoint writes what has changed.
 fn databases_are_recovered(scheme: SchemeName, kind: IndexKind) {
     const ROWS: u64 = 1_500;
     let disk: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 30));
@@ -251,7 +253,7 @@ fn databases_are_recovered(scheme: SchemeName, kind: IndexKind) {
         assert!(wrong.contains(kind.name()), "{wrong}");
         assert_eq!(dump(&db, "numbers"), expected[0], "round {round}");
         assert_eq!(dump(&db, "names"), expected[1], "round {round}");
-        // All, then few, so that most of what the last checkpoint has is kept.
+        // All rows, then few, so that most of the last checkpoint is kept.
         let changed: Vec<u64> =
             if round == 0 { (0..ROWS).collect() } else { vec![round, 100 * round, ROWS + round] };
         for keys in changed.chunks(100) {

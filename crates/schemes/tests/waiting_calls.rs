@@ -1,4 +1,4 @@
-//! Calls that wait, on a thread that what they wait for needs.
+//! Calls that wait, on a thread that is needed by what they wait for.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use braid_schemes::{under, under_all_schemes};
@@ -15,12 +15,12 @@ use std::time::Duration;
 
 type Rows = Table<u64, u64>;
 
-/// Whom a call keeps waiting.
+/// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// It goes on when all transactions have ended that are open.
+    /// The call continues when all open transactions have ended.
     ForTransactions,
-    /// It takes its time.
+    /// The call takes a long time.
     Long,
 }
 use Waits::{ForTransactions, Long};
@@ -62,7 +62,7 @@ impl World {
 
 type Call = fn(&World) -> Result<()>;
 
-/// All calls that wait, but `shutdown` and `close`, which end what follows.
+/// Returns all calls that wait, except `shutdown` and `close`, which end the database for the calls after them.
 fn calls() -> Vec<(&'static str, Waits, Call)> {
     vec![
         ("clear", ForTransactions, |w| w.db.clear(w.rows)),
@@ -125,7 +125,7 @@ fn is_refused(result: &Result<()>) -> bool {
     matches!(result, Err(Error::WouldDeadlock))
 }
 
-/// Makes each call where `place` calls it, and looks whether those are refused that `refuses` says, and no others.
+/// Makes each call in `place`, and checks that exactly the calls that `refuses` names are refused.
 fn check(
     scheme: SchemeName,
     place: &str,
@@ -143,7 +143,7 @@ fn check(
     assert_eq!(w.db.transact(|tx| tx.get(w.rows, 1)).unwrap(), Some(1), "{place}");
     for (name, waits, call) in calls() {
         let result = if refuses(waits) { call(&w) } else { call_there(&w, call) };
-        // (Rows of columns are read by snapshots alone.)
+        // Only snapshots read rows of columns.
         let may_fail = name == "refresh" && matches!(result, Err(Error::NoSnapshot { .. }));
         assert!(result.is_ok() || may_fail, "{name} {place}: {result:?}");
         if name == "freeze" {
@@ -189,7 +189,7 @@ fn on_a_worker_of_the_caller(scheme: SchemeName) {
         async |tx, key| tx.put(w.rows, *key, 1).await,
         |result| {
             result.unwrap();
-            let frozen = w.db.freeze(w.frozen); // it is, but that has to be waited for
+            let frozen = w.db.freeze(w.frozen); // it is frozen already, but the call has to wait
             assert!(is_refused(&frozen), "{frozen:?}");
             refused += 1;
         },
@@ -248,7 +248,8 @@ fn other_threads_are_waited_for(scheme: SchemeName) {
     });
 }
 
-/// Proves that a call does not wait for a lock that another call holds while that one waits for open transactions.
+/// Proves that a call does not wait for a lock that another call holds while this other call waits for open
+/// transactions.
 fn calls_that_are_waited_for(scheme: SchemeName) {
     let w = World::new(scheme);
     thread::scope(|scope| {

@@ -1,8 +1,9 @@
-//! A number of TPC-C's transactions of one kind on a few small warehouses, for `cargo xtask cache --check`, which counts their
-//! instructions.
+//! Runs a number of TPC-C transactions of one kind on a few small warehouses. `cargo xtask cache --check` runs this
+//! example and counts its instructions.
 //!
-//! `counted_tpcc MIX MODE TRANSACTIONS`: a mix as `braid bench tpcc` names it, `naive`, `interleaved` or `teams`, as a stream on one
-//! worker. As in the benchmark, interleaved transactions that would conflict are kept apart by hints.
+//! `counted_tpcc MIX MODE TRANSACTIONS`: a mix as `braid bench tpcc` names it, and `naive`, `interleaved` or `teams`.
+//! The transactions are a stream on one worker. As in the benchmark, hints keep interleaved transactions apart that
+//! would conflict.
 
 use braid_tpcc::{Input, Mix, Scale, Settings, Tpcc, UnusedItem};
 use braiddb::suspend::{Never, OnMiss, Teams};
@@ -10,10 +11,11 @@ use braiddb::worker::{Hint, WorkerOptions};
 use braiddb::{Database, Error, Options, Result, Txn};
 
 const SEED: u64 = 1;
-/// Few enough that hardly an order in ten meets another one's stock: what is to be counted is the work, not retries.
+/// Small enough that hardly one order in ten meets another order's stock, because the work is to be counted and not
+/// retries.
 const BATCH: usize = 8;
-/// So many warehouses that a batch of Deliveries need not wait for each other, each so small that all are loaded in a moment, and
-/// with 27 new orders of each district: enough for a few hundred Deliveries.
+/// Enough warehouses that the Deliveries of a batch need not wait for each other. Each warehouse is so small that all
+/// are loaded in a moment. Each district has 27 new orders, which is enough for a few hundred Deliveries.
 const SCALE: Scale = Scale { warehouses: 16, districts: 10, customers: 90, items: 2000, suppliers: 100 };
 
 fn options(batch: usize) -> WorkerOptions {

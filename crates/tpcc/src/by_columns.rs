@@ -1,5 +1,5 @@
-//! StockLevel where the rows of order lines and stocks lie in columns beside their tables, as Zhang, Wei, Xiang and Xiao, "A Performance
-//! Evaluation of DRAM Access for In-Memory Databases" (IEEE Access, 2021), run it on layouts of blocks.
+//! StockLevel with order lines and stocks in columns beside their tables. Zhang, Wei, Xiang and Xiao, "A Performance
+//! Evaluation of DRAM Access for In-Memory Databases" (IEEE Access, 2021), run it this way on layouts of blocks.
 
 use crate::Tpcc;
 use crate::inputs::{Input, StockLevel};
@@ -25,7 +25,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The name on the command line and in results.
+    /// The layout's name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Layout::Records => "records",
@@ -60,7 +60,7 @@ enum Place {
     Lines(Lines<Line>),
 }
 
-/// StockLevel of one layout.
+/// StockLevel on one layout.
 #[derive(Debug)]
 pub struct StockLevels {
     tables: Tables,
@@ -68,7 +68,7 @@ pub struct StockLevels {
 }
 
 impl StockLevels {
-    /// Reads the columns of this layout, in which what is written later is looked up in the tables.
+    /// Reads the columns of this layout. What is written later is looked up in the tables.
     pub fn new(tpcc: &Tpcc, db: &Database, layout: Layout) -> Result<StockLevels> {
         let (tables, name) = (tpcc.tables, layout.name());
         let mut options = ProjectionOptions::default();
@@ -97,7 +97,7 @@ impl StockLevels {
         Ok(StockLevels { tables, place })
     }
 
-    /// Runs the transaction, which has been declared read-only; returns the number of items below the threshold.
+    /// Runs the transaction, which must have been declared read-only. Returns the number of items below the threshold.
     ///
     /// # Panics
     /// If the input is of another kind.
@@ -123,7 +123,7 @@ impl StockLevels {
         }
     }
 
-    /// The keys of the stocks of the items in the district's last orders, each once.
+    /// Returns the keys of the stocks of the items in the district's last orders, each once.
     fn stocks<C: Columns>(
         &self,
         tx: &Transaction,
@@ -147,7 +147,7 @@ impl StockLevels {
     }
 }
 
-/// How many of these stocks are low, by their columns.
+/// Counts the low stocks among these, by their columns.
 fn low<C: Columns>(
     tx: &Transaction,
     input: &StockLevel,

@@ -1,6 +1,6 @@
-//! Rows by the names of tables and columns, which are looked up each time that they are used, with values whose types are known
-//! only then. Transactions that go this way show what those save whose access to rows is compiled (Bang et al., "The full story of
-//! 1000 cores", VLDB Journal 2022, section 3.3).
+//! Access to rows by the names of tables and columns. The names are looked up each time that they are used, and the
+//! types of values are known only then. Transactions of this form show how much compiled access to rows saves (Bang et
+//! al., "The full story of 1000 cores", VLDB Journal 2022, section 3.3).
 
 use crate::columns::{Column, Columns, Datum};
 use crate::rows;
@@ -31,7 +31,7 @@ pub(crate) struct NamedRow<'c, 't> {
 }
 
 impl Catalog {
-    /// Of the tables of this database, which have been made.
+    /// Describes the tables of this database, which must exist.
     pub(crate) fn open<C: Scheme>(db: &Database<C>) -> Result<Catalog> {
         let mut catalog = Catalog { tables: HashMap::new() };
         catalog.add::<C, rows::Warehouse>(db, "warehouse")?;
@@ -57,7 +57,7 @@ impl Catalog {
         self.tables.get(table).ok_or_else(|| unknown("table", table))
     }
 
-    /// The row with this key.
+    /// Returns the row with this key.
     pub(crate) async fn find<'c, 't, C: Scheme>(
         &'c self,
         tx: &'t Txn<C>,
@@ -69,7 +69,7 @@ impl Catalog {
         Ok(bytes.map(|bytes| NamedRow { shape, bytes: Cow::Borrowed(bytes) }))
     }
 
-    /// As `find`, of a row that has to be there.
+    /// Returns the row with this key, which must exist.
     pub(crate) async fn get<'c, 't, C: Scheme>(
         &'c self,
         tx: &'t Txn<C>,
@@ -80,7 +80,7 @@ impl Catalog {
         row.ok_or_else(|| Error::user(format!("there is no {table} with key {key:#x}")))
     }
 
-    /// A row to be inserted, of zeros and empty texts.
+    /// Makes a row to be inserted, of zeros and empty texts.
     pub(crate) fn new_row<'t>(&self, table: &str) -> Result<NamedRow<'_, 't>> {
         let shape = self.shape(table)?;
         Ok(NamedRow { shape, bytes: Cow::Owned(vec![0; shape.row_bytes]) })

@@ -1,5 +1,5 @@
-//! What the columns of a row are called, where they lie and what they hold: known to the compiler for the rows' own types, and here
-//! at run time.
+//! The names, places and types of a row's columns. The compiler knows them for the rows' own types. Here they are
+//! known at run time.
 
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub(crate) enum Datum {
 /// How a column's bytes are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A number without a sign, little-endian.
+    /// An unsigned number, little-endian.
     Unsigned,
-    /// The same with a sign.
+    /// A signed number, little-endian.
     Signed,
     /// All bytes are the text.
     Chars,
@@ -31,13 +31,13 @@ pub(crate) struct Column {
 
 /// A row whose columns have names.
 pub(crate) trait Columns {
-    /// All of them.
+    /// Returns all columns.
     fn columns() -> Vec<(String, Column)>;
 }
 
 /// The type of a field of a row.
 pub(crate) trait FieldType: Sized {
-    /// Adds the column, or columns, of a field of this name that lies there.
+    /// Adds the column or columns of a field that has this name and begins at this offset.
     fn add_columns(name: &str, offset: usize, columns: &mut Vec<(String, Column)>);
 }
 
@@ -66,7 +66,7 @@ impl<const N: usize> FieldType for [u8; N] {
     }
 }
 
-/// A column of each, with its number, from 1.
+/// Each element is a column. Its name ends with its number, from 1.
 impl<const N: usize, const M: usize> FieldType for [[u8; N]; M] {
     fn add_columns(name: &str, offset: usize, columns: &mut Vec<(String, Column)>) {
         for i in 0..M {
@@ -76,7 +76,7 @@ impl<const N: usize, const M: usize> FieldType for [[u8; N]; M] {
 }
 
 impl Column {
-    /// The value in a row.
+    /// Reads the value from a row.
     pub(crate) fn read(self, row: &[u8]) -> Datum {
         let bytes = &row[self.offset..][..self.bytes];
         match self.kind {
@@ -94,7 +94,7 @@ impl Column {
         }
     }
 
-    /// Sets the value in a row. Returns false if it does not fit.
+    /// Sets the value in a row. Returns false if the value does not fit.
     pub(crate) fn write(self, row: &mut [u8], value: &Datum) -> bool {
         let bytes = &mut row[self.offset..][..self.bytes];
         match (self.kind, value) {
@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn columns_hold_what_fits() {
-        // Proves that numbers at the limits of each width and texts come back, and that what does not fit is refused and said.
+        // Proves that texts, and numbers at the limits of each width, are read back, and that a value that does not
+        // fit is refused.
         let column = |bytes, kind| Column { offset: 3, bytes, kind };
         let mut row = [0xaa; 16];
         let fits = [

@@ -1,4 +1,4 @@
-//! Delivery (clause 2.7): the oldest new order of each district of a warehouse, all in one transaction.
+//! Delivery (clause 2.7): delivers the oldest new order of each district of a warehouse, all in one transaction.
 
 use crate::digest::Digest;
 use crate::inputs::Delivery;
@@ -7,7 +7,7 @@ use crate::rows::{Customer, Order, OrderLine};
 use crate::schema::{Tables, found};
 use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
-/// Runs the transaction; returns what would be written to the file of results.
+/// Runs the transaction. Returns what would be written to the file of results.
 pub(crate) async fn delivery<C: Scheme>(
     tables: &Tables,
     tx: &Txn<C>,
@@ -18,7 +18,7 @@ pub(crate) async fn delivery<C: Scheme>(
     for number in 1..=districts {
         let district = District::new(input.warehouse, number);
         let oldest = tx.scan(tables.new_orders, district.orders()).limit(1).next_key().await?;
-        // A district without a new order is left out.
+        // A district without a new order is skipped.
         let Some(key) = oldest else { continue };
         let order = order_of(key);
         tx.delete(tables.new_orders, key).await?;

@@ -1,6 +1,7 @@
-//! What a terminal would show, as a number: so that nothing that a transaction computes is left out.
+//! A number that stands for what a terminal would show. It uses everything that a transaction computes, so no
+//! computation is left out.
 
-/// Takes in numbers and texts.
+/// Takes numbers and texts.
 #[derive(Default)]
 pub(crate) struct Digest(u64);
 
@@ -11,7 +12,7 @@ impl Digest {
         self
     }
 
-    /// Takes in the text's length and what is in its first bytes.
+    /// Takes the text's length and its first bytes.
     #[inline(always)]
     pub(crate) fn add_text(&mut self, text: &[u8]) -> &mut Self {
         let head = text.first_chunk::<8>().map_or(0, |head| u64::from_le_bytes(*head));

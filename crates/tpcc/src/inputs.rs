@@ -1,4 +1,4 @@
-//! The inputs of transactions, and the source that makes them: by clauses 2.4.1 to 2.8.1, with the weights of a mix.
+//! The inputs of transactions, and the source that makes them by clauses 2.4.1 to 2.8.1, with the weights of a mix.
 
 use crate::keys::{self, District, LINES_MAX};
 use crate::random::{Constants, NonUniform, between};
@@ -20,15 +20,15 @@ pub enum Input {
     OrderStatus(OrderStatus),
     /// The low stocks among the newest orders of a district are counted.
     StockLevel(StockLevel),
-    /// The least stocks of a region's suppliers are filled up.
+    /// The lowest stocks of a region's suppliers are filled up.
     Query2(Query2),
 }
 
-/// The kinds of inputs, in the order of `Input`: so that each mix has some that follow each other.
+/// The kinds of inputs, in the order of `Input`. In this order the kinds of each mix follow each other.
 pub static KINDS: [&str; 6] = ["new-order", "payment", "delivery", "order-status", "stock-level", "query2"];
 
 impl Input {
-    /// Its index in [`KINDS`].
+    /// The input's index in [`KINDS`].
     #[inline(always)]
     pub fn kind(&self) -> usize {
         match self {
@@ -41,29 +41,29 @@ impl Input {
         }
     }
 
-    /// It is an order that asks for an item that there is not, to be rolled back.
+    /// Returns true for an order that asks for an item that does not exist and is to be rolled back.
     #[inline]
     pub fn rolls_back(&self) -> bool {
         matches!(self, Input::NewOrder(order) if order.rolls_back)
     }
 
-    /// Its transaction writes nothing.
+    /// Returns true if the input's transaction writes nothing.
     #[inline(always)]
     pub fn only_reads(&self) -> bool {
         matches!(self, Input::OrderStatus(_) | Input::StockLevel(_))
     }
 }
 
-/// Of a NewOrder.
+/// The input of a NewOrder.
 #[derive(Clone, Copy, Debug)]
 pub struct NewOrder {
     pub(crate) district: District,
     pub(crate) customer: u16,
     pub(crate) date: u64,
-    /// The last line asks for an item that there is not.
+    /// The last line asks for an item that does not exist.
     pub(crate) rolls_back: bool,
     pub(crate) is_local: bool,
-    /// Bit i: an earlier line takes from the same stock as line i.
+    /// Bit i: an earlier line takes from the stock that line i takes from.
     pub(crate) repeats: u16,
     pub(crate) count: u8,
     lines: [Line; LINES_MAX],
@@ -73,7 +73,7 @@ impl NewOrder {
     pub(crate) fn lines(&self) -> &[Line] {
         &self.lines[..usize::from(self.count)]
     }
-    /// The line takes from a stock that an earlier line has changed.
+    /// Returns true if the line takes from a stock that an earlier line has changed.
     pub(crate) fn is_repeat(&self, line: usize) -> bool {
         self.repeats >> line & 1 == 1
     }
@@ -87,20 +87,20 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// The stock that it takes from.
+    /// The stock that the line takes from.
     fn stock(&self) -> (u16, u32) {
         (self.warehouse, self.item)
     }
 }
 
-/// A customer of a district, by number or by the number of the last name.
+/// A customer of a district, by number or by the number of a last name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Number(u16),
     Name(u16),
 }
 
-/// Of a Payment.
+/// The input of a Payment.
 #[derive(Clone, Copy, Debug)]
 pub struct Payment {
     pub(crate) district: District,
@@ -108,18 +108,18 @@ pub struct Payment {
     pub(crate) customer: Who,
     pub(crate) amount: i64,
     pub(crate) date: u64,
-    /// The key of the history's row.
+    /// The key of the new row of the history.
     pub(crate) history: u64,
 }
 
-/// Of an OrderStatus.
+/// The input of an OrderStatus.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderStatus {
     pub(crate) district: District,
     pub(crate) customer: Who,
 }
 
-/// Of a Delivery.
+/// The input of a Delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     pub(crate) warehouse: u16,
@@ -127,14 +127,14 @@ pub struct Delivery {
     pub(crate) date: u64,
 }
 
-/// Of a StockLevel.
+/// The input of a StockLevel.
 #[derive(Clone, Copy, Debug)]
 pub struct StockLevel {
     pub(crate) district: District,
     pub(crate) threshold: i32,
 }
 
-/// Of a Q2*.
+/// The input of a Q2*.
 #[derive(Clone, Copy, Debug)]
 pub struct Query2 {
     pub(crate) region: u32,
@@ -145,11 +145,12 @@ pub struct Query2 {
 pub struct Source {
     rng: Rng,
     settings: Settings,
-    /// This source's number among all of its database, and inputs made so far: what it adds to the history is unique.
+    /// This source's number among all sources of its database. With the number of inputs made up to now, it makes the
+    /// source's keys in the history unique.
     number: u64,
     made: u64,
     date_first: u64,
-    /// The warehouses at home: every `step`th from the first.
+    /// The home warehouses: every `step`th from the first.
     home_first: u16,
     home_step: u16,
     home_count: u16,
@@ -183,7 +184,7 @@ impl Source {
         }
     }
 
-    /// The next input.
+    /// Makes the next input.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "there is always one")]
     pub fn next(&mut self) -> Input {
@@ -253,7 +254,7 @@ impl Source {
         }
     }
 
-    /// Of 100 customers, 60 are asked for by name.
+    /// Chooses a customer. 60 of 100 customers are asked for by name.
     fn who(&mut self) -> Who {
         if self.is_within(60) {
             Who::Name(self.names.draw(&mut self.rng) as u16)
@@ -275,13 +276,13 @@ impl Source {
         District::new(warehouse, 1 + self.rng.below(u64::from(self.settings.scale.districts)) as u8)
     }
 
-    /// A warehouse at home.
+    /// Draws a home warehouse.
     fn warehouse(&mut self) -> u16 {
         let nth = if self.home_count == 1 { 0 } else { self.rng.below(u64::from(self.home_count)) as u16 };
         self.home_first + nth * self.home_step
     }
 
-    /// Any warehouse but this one; this one if there is no other.
+    /// Draws any warehouse but this one. Returns this one if there is no other.
     fn other_than(&mut self, warehouse: u16) -> u16 {
         if self.settings.scale.warehouses == 1 {
             return warehouse;
@@ -290,13 +291,13 @@ impl Source {
         other + u16::from(other >= warehouse)
     }
 
-    /// Later than the last one's: the clock is read once, and an input takes a microsecond.
+    /// A date after the last input's. The clock is read once, and an input takes a microsecond.
     fn date(&self) -> u64 {
         self.date_first + self.made
     }
 }
 
-/// The first warehouse at home, the distance to the next, and how many there are.
+/// Returns the first home warehouse, the distance to the next, and the number of home warehouses.
 fn home(settings: &Settings, (worker, workers): (usize, usize)) -> (u16, u16, u16) {
     let warehouses = settings.scale.warehouses as usize;
     match settings.home {
@@ -316,7 +317,8 @@ fn now_us() -> u64 {
 }
 
 impl Input {
-    /// The warehouses whose rows the transaction reads or writes, some perhaps more than once; none: it may be any.
+    /// The warehouses whose rows the transaction reads or writes, some perhaps more than once. If there are none, the
+    /// transaction may use any warehouse.
     #[inline]
     pub(crate) fn warehouses(&self) -> impl Iterator<Item = u16> {
         let (home, other, lines) = match self {
@@ -332,14 +334,17 @@ impl Input {
         home.into_iter().chain(other).chain(lines.iter().map(|line| line.warehouse))
     }
 
-    /// Keys that transactions conflict on if they are open at once, and how many: to be kept apart, or in order.
+    /// Returns the keys on which this transaction conflicts with others that are open at the same time, and how many
+    /// there are. The caller keeps such transactions apart, or in order.
     ///
-    /// Under every scheme, of two open transactions that change the same row one fails: Payment's warehouse and district,
-    /// NewOrder's district, and the oldest new orders, of which Delivery takes one of each district of its warehouse.
-    /// Delivery changes neither warehouse nor district, so it need not wait for them. A customer or a stock that two
-    /// transactions happen to change are too many to be worth a hint. What is merely read adds nothing under snapshot
-    /// isolation; under `Serializable` too little: that NewOrder reads the warehouse's tax while a Payment changes the row
-    /// puts NewOrder first, which nothing else forbids.
+    /// Under every scheme, if two open transactions change the same row, one of them fails. This concerns Payment's
+    /// warehouse and district, NewOrder's district, and the oldest new orders: Delivery takes one of each district of
+    /// its warehouse. Delivery changes neither warehouse nor district, so it need not wait for Payment and NewOrder.
+    /// Customers and stocks that two transactions happen to change are too many to be worth a hint.
+    ///
+    /// Rows that are only read add nothing under snapshot isolation, and too little under `Serializable`: if NewOrder
+    /// reads the warehouse's tax while a Payment changes the row, NewOrder is ordered first, which nothing else
+    /// forbids.
     #[inline]
     pub fn conflicts(&self) -> ([u64; 4], usize) {
         const WAREHOUSE: u64 = 1 << 60;
@@ -358,7 +363,7 @@ impl Input {
 }
 
 impl Mix {
-    /// Shares of the kinds, in percent.
+    /// The shares of the kinds, in percent.
     pub(crate) fn shares(self) -> [u32; KINDS.len()] {
         match self {
             Mix::Full => [45, 43, 4, 4, 4, 0],
@@ -374,7 +379,7 @@ impl Mix {
         }
     }
 
-    /// The kinds that it has, by their indexes in [`KINDS`].
+    /// The kinds in the mix, by their indexes in [`KINDS`].
     #[inline(always)]
     pub fn kinds(self) -> Range<usize> {
         match self {
@@ -391,7 +396,7 @@ impl Mix {
         }
     }
 
-    /// The kind for a draw below 100.
+    /// Returns the kind for a draw below 100.
     #[inline(always)]
     fn kind(self, draw: u32) -> usize {
         debug_assert!(draw < 100);
@@ -421,8 +426,8 @@ mod tests {
 
     #[test]
     fn mixes_have_their_shares() {
-        // Proves that each mix adds up to 100, that its kinds are those with a share, and that inputs come with its
-        // shares.
+        // Proves that the shares of each mix add up to 100, that a mix has exactly the kinds with a share, and that
+        // inputs come with these shares.
         for mix in Mix::ALL {
             assert_eq!(mix.shares().iter().sum::<u32>(), 100, "{mix:?}");
             for (kind, share) in mix.shares().into_iter().enumerate() {
@@ -441,7 +446,8 @@ mod tests {
 
     #[test]
     fn shares_within_a_kind_are_those_of_the_specification() {
-        // Proves the shares of roll-backs, names, and remote warehouses, at the defaults and when set to 0 or all.
+        // Proves the shares of rollbacks, names and remote warehouses, with the default settings and with 0 and 100
+        // percent.
         for (percent_items, percent_payments) in [(1, 15), (0, 0), (100, 100)] {
             let mix = Mix::Narrow;
             let settings =
@@ -479,7 +485,8 @@ mod tests {
 
     #[test]
     fn repeated_stocks_are_marked() {
-        // Proves that a line is marked if and only if an earlier one takes from the same stock, as happens with few items.
+        // Proves that a line is marked if and only if an earlier line takes from the same stock, which happens if
+        // there are few items.
         let scale = Scale { items: 10, ..Scale::small(2) };
         let mut source =
             source(Settings { mix: Mix::NewOrder, remote_items: 30, ..Settings::new(scale) }, (0, 1));
@@ -497,7 +504,8 @@ mod tests {
 
     #[test]
     fn lines_are_sorted_where_that_is_asked_for() {
-        // Proves that sorted orders have the lines of unsorted ones, by stock, with what is not there at the end, and repeats marked.
+        // Proves that sorted orders have the lines of unsorted orders, ordered by stock, with the item that does not
+        // exist at the end, and with repeats marked.
         let of = |sorted: bool| {
             let scale = Scale { items: 40, ..Scale::small(3) };
             let settings = Settings { mix: Mix::NewOrder, remote_items: 30, sorted, ..Settings::new(scale) };
@@ -523,7 +531,8 @@ mod tests {
 
     #[test]
     fn workers_have_homes() {
-        // Proves that every warehouse is somebody's home, and nobody's but one worker's unless there are too few.
+        // Proves that every warehouse is the home of some worker, and of only one worker unless there are too few
+        // warehouses.
         for (warehouses, workers) in [(1, 1), (1, 3), (2, 2), (5, 2), (3, 7), (65_535, 2)] {
             let settings = Settings { home: Home::Worker, ..Settings::new(Scale::small(warehouses)) };
             let mut homes: Vec<u32> = (0..workers)
@@ -544,7 +553,8 @@ mod tests {
 
     #[test]
     fn conflicts_are_of_shared_rows() {
-        // Proves that two payments of a warehouse conflict, those of others do not, and that a delivery meets no payment.
+        // Proves that two payments of a warehouse conflict, that payments of different warehouses do not, and that a
+        // delivery conflicts with no payment.
         let payment = |warehouse| {
             let district = District::new(warehouse, 1);
             let customer = Who::Number(1);

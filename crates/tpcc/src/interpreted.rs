@@ -1,5 +1,5 @@
-//! NewOrder and Payment by the names of tables and columns: the same results as those of `new_order` and `payment`, from rows whose
-//! columns are looked up when they are used.
+//! NewOrder and Payment by the names of tables and columns, which are looked up when they are used. The results are
+//! the same as those of `new_order` and `payment`.
 
 use crate::catalog::{Catalog, NamedRow};
 use crate::digest::Digest;
@@ -14,7 +14,7 @@ use braiddb::{ConcurrencyControl as Scheme, Error, Result, Txn};
 /// Room in C_DATA.
 const CUSTOMER_DATA_BYTES: usize = 500;
 
-/// As [`new_order`](crate::new_order::new_order).
+/// NewOrder, like [`new_order`](crate::new_order::new_order).
 pub(crate) async fn new_order<C: Scheme>(catalog: &Catalog, tx: &Txn<C>, input: &NewOrder) -> Result<u64> {
     let district = input.district;
     let mut district_row = catalog.get(tx, "district", district.key()).await?;
@@ -74,7 +74,7 @@ fn take(stock: &mut NamedRow<'_, '_>, line: &Line, home: u16) -> Result<()> {
     stock.add("remote_orders", i64::from(line.warehouse != home))
 }
 
-/// As [`payment`](crate::payment::payment).
+/// Payment, like [`payment`](crate::payment::payment).
 pub(crate) async fn payment<C: Scheme>(
     catalog: &Catalog,
     tables: &Tables,
@@ -128,7 +128,7 @@ pub(crate) async fn payment<C: Scheme>(
     Ok(digest.value())
 }
 
-/// The number of the customer that is asked for. (The index by last name is the program's, not the catalog's.)
+/// Returns the number of the requested customer. The index by last name is the program's, not the catalog's.
 async fn customer<C: Scheme>(tables: &Tables, tx: &Txn<C>, district: District, who: Who) -> Result<u16> {
     match who {
         Who::Number(number) => Ok(number),

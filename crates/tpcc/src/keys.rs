@@ -1,5 +1,5 @@
-//! The numbers that rows go by, packed into eight bytes each, so that all tables have keys of one width whose order
-//! is that of the columns:
+//! The keys of rows: numbers packed into eight bytes. All tables have keys of one width, whose order is the order of
+//! the columns:
 //!
 //! | row | bits, from the highest |
 //! |---|---|
@@ -12,17 +12,17 @@
 //! | stock | warehouse 16, item 24 |
 //! | history | source 16, number 32, warehouse 16 |
 //!
-//! So the leading bits of a key, but for the last ones, are its warehouse's number, by which the tables are partitioned; of the
-//! history it is the whole key, modulo the number of partitions.
+//! The tables are partitioned by the warehouse's number. In most tables it is the leading bits of the key, without the
+//! low bits for the other numbers. In the history it is the whole key, modulo the number of partitions.
 //!
-//! All numbers but the history's begin with 1; `Scale::check` keeps them within their bits.
+//! All numbers except the history's begin with 1. `Scale::check` keeps them within their bits.
 
 use std::ops::RangeInclusive;
 
 pub(crate) const WAREHOUSES_MAX: u32 = u16::MAX as u32;
 pub(crate) const DISTRICTS_MAX: u32 = (1 << DISTRICT_BITS) - 1;
 pub(crate) const CUSTOMERS_MAX: u32 = (1 << CUSTOMER_BITS) - 1;
-/// One number is left for the item that does not exist.
+/// One number stays free for the item that does not exist.
 pub(crate) const ITEMS_MAX: u32 = (1 << ITEM_BITS) - 2;
 /// Lines of one order.
 pub(crate) const LINES_MAX: usize = 15;
@@ -35,7 +35,7 @@ const ITEM_BITS: u32 = 24;
 const HISTORY_BITS: u32 = 32;
 const WAREHOUSE_BITS: u32 = 16;
 
-/// Leading bits of keys up to the warehouse's number.
+/// The number of leading bits of keys that end with the warehouse's number.
 pub(crate) mod leading {
     use super::{CUSTOMER_BITS, DISTRICT_BITS, ITEM_BITS, LINE_BITS, ORDER_BITS};
 
@@ -47,7 +47,7 @@ pub(crate) mod leading {
     pub(crate) const CUSTOMER_ORDER: u32 = CUSTOMER - ORDER_BITS;
     pub(crate) const STOCK: u32 = 64 - ITEM_BITS;
     pub(crate) const HISTORY: u32 = 64;
-    /// Of a district's number in four bytes.
+    /// The same for a district's number in four bytes.
     pub(crate) const DISTRICT_OF_FOUR: u32 = 32 - DISTRICT_BITS;
 }
 
@@ -104,7 +104,7 @@ impl District {
     pub(crate) fn lines(self, orders: RangeInclusive<u32>) -> RangeInclusive<u64> {
         self.line(*orders.start(), 0)..=self.line(*orders.end(), LINES_MAX as u8)
     }
-    /// The key of a customer's order.
+    /// The key of a customer's order in the index by customer.
     #[inline(always)]
     pub(crate) fn customer_order(self, customer: u16, order: u32) -> u64 {
         self.customer(customer) << ORDER_BITS | u64::from(order)
@@ -153,7 +153,7 @@ pub(crate) fn item_of_stock(key: u64) -> u32 {
     (key & ((1 << ITEM_BITS) - 1)) as u32
 }
 
-/// A key of the history: of the row of this number that comes from one source, for a payment to this warehouse.
+/// The key of a row in the history: the row of this number from one source, for a payment to this warehouse.
 #[inline(always)]
 pub(crate) fn history(source: u64, number: u64, warehouse: u16) -> u64 {
     debug_assert!(source < 1 << (64 - HISTORY_BITS - WAREHOUSE_BITS));
@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn packing_keeps_the_order_of_the_columns() {
-        // Proves that the greatest row of a district comes before the least of the next, in every table.
+        // Proves, for every table, that the greatest row of a district sorts before the least row of the next
+        // district.
         let (least, next) = (District::new(1, 15), District::new(2, 1));
         assert!(least < next);
         assert!(least.customer(4095) < next.customer(1));
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn leading_bits_are_the_warehouse() {
-        // Proves that all rows of a warehouse are in one partition: its number, modulo how many there are.
+        // Proves that all rows of a warehouse are in one partition: the warehouse's number modulo the number of
+        // partitions.
         let (warehouse, district) = (0x1234, District::new(0x1234, 5));
         let keys = [
             (u64::from(warehouse), leading::WAREHOUSE),

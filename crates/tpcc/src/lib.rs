@@ -1,10 +1,16 @@
-//! TPC-C (revision 5.11) with its nine tables and five transactions, and what the papers add: Q2* of TPC-CH, and the
-//! read-only mix TPC-CR. There is no terminal, hence no keying and thinking times: these are no official results.
+//! TPC-C (revision 5.11) with its nine tables and five transactions, and two additions of papers: Q2* of TPC-CH, and
+//! the read-only mix TPC-CR. There is no terminal, so there are no keying and thinking times. The results are not
+//! official results.
 //!
-//! `schema` has the tables and the ways to their rows, `populate` and `load` the rows to begin with, `inputs` what
-//! transactions get; each transaction has a file, and `interpreted` two of them in the form of a system that looks columns up by their
-//! names; `conditions` has what holds at any time. How transactions are run, counted
-//! and timed is not here: the benchmark does that, and the example `counted_tpcc` in the simplest way.
+//! - `schema`: the tables, and the ways to their rows.
+//! - `populate`, `load`: the rows at the beginning.
+//! - `inputs`: the inputs of transactions.
+//! - One file for each transaction. `interpreted` has two of them in the form of a system that looks columns up by
+//!   name.
+//! - `conditions`: the conditions that hold at any time.
+//!
+//! The code that runs, counts and times transactions is in the benchmark. The example `counted_tpcc` has a minimal
+//! form.
 #![forbid(unsafe_code)]
 
 mod by_columns;
@@ -55,14 +61,14 @@ pub struct Tpcc {
     tables: Tables,
     settings: Settings,
     constants: Constants,
-    /// The number of the next source of this database; sources write into the history under their numbers.
+    /// The number of the next source of this database. Sources write into the history under their numbers.
     next_source: Arc<AtomicU64>,
     catalog: Arc<Catalog>,
 }
 
 impl Tpcc {
-    /// Fills an empty database by this many threads; tells `progress` how many transactions of how many are done. Equal
-    /// seeds give equal databases. Fails where the scale is refused, or there is no room.
+    /// Fills an empty database with this many threads. Calls `progress` with the number of finished transactions and
+    /// the total. Equal seeds give equal databases. Fails if the scale is refused, or if there is no room.
     pub fn load<C: Scheme>(
         db: &Database<C>,
         settings: Settings,
@@ -86,12 +92,12 @@ impl Tpcc {
         self.tables.freeze(db)
     }
 
-    /// The same in another database: the one that was filled, opened again.
+    /// Finds the tables in another database: the database that was filled, opened again.
     pub fn of<C: Scheme>(self, db: &Database<C>) -> Result<Tpcc> {
         Ok(Tpcc { tables: Tables::open(db)?, catalog: Arc::new(Catalog::open(db)?), ..self })
     }
 
-    /// Other transactions on the same tables.
+    /// Returns a suite with other settings on the same tables.
     pub fn with(&self, settings: Settings) -> Tpcc {
         assert_eq!(self.settings.scale, settings.scale, "the database is loaded");
         let Tpcc { tables, constants, .. } = *self;
@@ -99,28 +105,29 @@ impl Tpcc {
         Tpcc { tables, settings, constants, next_source, catalog }
     }
 
-    /// How transactions are made up.
+    /// The settings by which transactions are made.
     #[inline]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The inputs of one worker, by its number and how many workers there are. Equal seeds give equal inputs, but for dates.
+    /// The inputs of one worker, given by its number and the number of workers. Equal seeds give equal inputs, except
+    /// dates.
     pub fn inputs(&self, place: (usize, usize), seed: u64) -> Source {
-        // Relaxed: only uniqueness is asked for.
+        // Relaxed: only uniqueness is needed.
         let number = self.next_source.fetch_add(1, Ordering::Relaxed);
         Source::new(self.settings, &self.constants, number, place, seed)
     }
 
-    /// The transaction of an input; `many`: reads that do not depend on each other go together. What a terminal would show
-    /// is computed. One that rolls back ends with [`UnusedItem`].
+    /// Runs the transaction of an input, and computes what a terminal would show. With `many`, reads that do not
+    /// depend on each other go together. A transaction that rolls back ends with [`UnusedItem`].
     #[inline]
     pub async fn transaction<C: Scheme>(&self, tx: &Txn<C>, input: &Input, many: bool) -> Result<()> {
         let (tables, scale) = (&self.tables, &self.settings.scale);
         let partition = |warehouse: u16| tx.partition_of(tables.warehouses, u64::from(warehouse));
         tx.declare_partitions(input.warehouses().filter_map(partition)).await?;
         let shown = match input {
-            // (Boxed: the other transactions do not take the room of these.)
+            // Boxed, because the other transactions then do not need the room of these two.
             Input::NewOrder(input) if self.settings.interpreted => {
                 Box::pin(interpreted::new_order(&self.catalog, tx, input)).await?
             }
@@ -138,7 +145,7 @@ impl Tpcc {
         Ok(())
     }
 
-    /// Where each of [`CONDITIONS`] does not hold, in their order; checked by several threads.
+    /// Returns where each of [`CONDITIONS`] does not hold, in their order. Several threads check them.
     pub fn violations<C: Scheme>(&self, db: &Database<C>, threads: usize) -> Result<Vec<Violation>> {
         conditions::check(db, &self.tables, &self.settings.scale, threads)
     }

@@ -1,4 +1,4 @@
-//! Fills an empty database, by several threads.
+//! Fills an empty database with several threads.
 
 use crate::keys::{self, District};
 use crate::populate;
@@ -13,16 +13,16 @@ use braiddb::{ConcurrencyControl as Scheme, Database, Error, Result, Txn};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Items or stocks of one piece of work.
+/// The number of items or stocks in one piece of work.
 const BLOCK: u32 = 5_000;
-/// Transactions that a loading thread keeps open.
+/// The number of transactions that a loading thread keeps open.
 const BATCH: usize = 32;
-/// The date of what is loaded, 2020: equal seeds give equal databases.
+/// The date of loaded rows, in 2020. It is fixed because equal seeds give equal databases.
 const DATE: u64 = 1_577_836_800_000_000;
-/// The history's source that stands for the loader.
+/// The source number of the loader in the history.
 const SOURCE: u64 = 0;
 
-/// What a thread takes on at once.
+/// The work that a thread takes at once.
 #[derive(Clone, Debug)]
 enum Piece {
     Items(Range<u32>),
@@ -51,7 +51,7 @@ fn pieces(scale: &Scale) -> Vec<Piece> {
 }
 
 impl Piece {
-    /// Transactions that it takes.
+    /// The number of transactions that the piece takes.
     fn length(&self, scale: &Scale) -> u64 {
         u64::from(match self {
             Piece::Items(block) | Piece::Stocks(_, block) => block.end - block.start,
@@ -62,8 +62,8 @@ impl Piece {
     }
 }
 
-/// Fills the tables of an empty database by this many threads; tells `progress` how many transactions of how many are
-/// done.
+/// Fills the tables of an empty database with this many threads. Calls `progress` with the number of finished
+/// transactions and the total.
 pub(crate) fn load<C: Scheme>(
     db: &Database<C>,
     tables: &Tables,
@@ -101,16 +101,16 @@ struct Loader<'a, C: Scheme> {
     names: NonUniform,
 }
 
-/// What one transaction inserts. (One type for all tables: each worker's loop is compiled once per scheme.)
+/// What one transaction inserts. All tables share this type, so each worker's loop is compiled once per scheme.
 #[derive(Clone, Copy, Debug)]
 enum Row {
     Item(u32),
     Stock(u16, u32),
     Warehouse(u16),
     District(District),
-    /// With its line of the history.
+    /// A customer, with its line of the history.
     Customer(District, u16),
-    /// With its lines, and the customer that has ordered.
+    /// An order with its lines, and the customer who ordered.
     Order(District, u32, u16),
     Region(u64),
     Nation(u64),
@@ -118,7 +118,7 @@ enum Row {
 }
 
 impl Row {
-    /// The warehouse that it belongs to.
+    /// The warehouse that the row belongs to.
     fn warehouse(self) -> Option<u16> {
         match self {
             Row::Stock(warehouse, _) | Row::Warehouse(warehouse) => Some(warehouse),

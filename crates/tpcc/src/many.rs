@@ -1,14 +1,14 @@
-//! Many stocks, by multi-get or one after the other.
+//! Reads many stocks, by multi-get or one after the other.
 
 use crate::keys;
 use crate::rows::Stock;
 use crate::schema::{Tables, found};
 use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
-/// Rows of one multi-get: the transaction has room for this many results.
+/// Rows of one multi-get. The transaction has room for this many results.
 const TOGETHER: usize = 32;
 
-/// Shows every one of some stocks to `visit`, with its key.
+/// Calls `visit` with each of some stocks and its key.
 pub(crate) async fn visit_stocks<'t, C: Scheme>(
     tables: &Tables,
     tx: &'t Txn<C>,

@@ -1,4 +1,4 @@
-//! NewOrder (clause 2.4): an order of 5 to 15 lines, each taken from a stock; one order of a hundred is rolled back.
+//! NewOrder (clause 2.4): an order of 5 to 15 lines, each taken from a stock. One order in a hundred is rolled back.
 
 use crate::digest::Digest;
 use crate::inputs::{Line, NewOrder};
@@ -8,7 +8,7 @@ use crate::rows::{Item, Order, OrderLine, Stock, zeroed};
 use crate::schema::{Tables, found};
 use braiddb::{ConcurrencyControl as Scheme, Error, Result, Txn};
 
-/// Why an order was rolled back: it asks for an item that there is not, as one of a hundred is to.
+/// Why an order was rolled back: it asks for an item that does not exist. One order in a hundred does so on purpose.
 #[derive(Debug)]
 pub struct UnusedItem;
 
@@ -20,11 +20,11 @@ impl std::fmt::Display for UnusedItem {
 
 impl std::error::Error for UnusedItem {}
 
-/// What a line's stock is before the order and after it.
+/// The quantity that is added to a stock that runs low.
 pub(crate) const REORDERED: i32 = 91;
 pub(crate) const LEFT_MIN: i32 = 10;
 
-/// Runs the transaction; returns what the terminal would show.
+/// Runs the transaction. Returns what the terminal would show.
 pub(crate) async fn new_order<C: Scheme>(
     tables: &Tables,
     tx: &Txn<C>,
@@ -32,7 +32,7 @@ pub(crate) async fn new_order<C: Scheme>(
     many: bool,
 ) -> Result<u64> {
     let district = input.district;
-    // First what others want as well: if it comes to a conflict, little work is lost.
+    // The rows that other transactions want as well are written first: if there is a conflict, little work is lost.
     let row = tx.get(tables.districts, district.key()).for_write().await?;
     let mut district_row = *found(row, "district", district.key())?;
     let (number, district_tax) = (district_row.next_order, district_row.tax);
@@ -89,7 +89,7 @@ pub(crate) async fn new_order<C: Scheme>(
     Ok(digest.value())
 }
 
-/// Reads all items, and all stocks as they are before the order.
+/// Reads all items, and all stocks before the order changes them.
 async fn fetch<'t, C: Scheme>(
     tables: &Tables,
     tx: &'t Txn<C>,
@@ -114,7 +114,7 @@ async fn fetch<'t, C: Scheme>(
     Ok(())
 }
 
-/// The stock after the line has been taken from it.
+/// Returns the stock after the line has been taken from it.
 fn take(stock: &Stock, line: &Line, home: u16) -> Stock {
     let quantity = i32::from(line.quantity);
     let reordered = if stock.quantity - quantity >= LEFT_MIN { 0 } else { REORDERED };

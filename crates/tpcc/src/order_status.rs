@@ -7,7 +7,7 @@ use crate::payment::customer;
 use crate::schema::{Tables, found};
 use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
-/// Runs the transaction; returns what the terminal would show.
+/// Runs the transaction. Returns what the terminal would show.
 pub(crate) async fn order_status<C: Scheme>(
     tables: &Tables,
     tx: &Txn<C>,
@@ -21,7 +21,7 @@ pub(crate) async fn order_status<C: Scheme>(
         .add_text(customer.first.as_bytes())
         .add_text(customer.last.as_bytes());
 
-    // Each customer has an order to begin with, and orders are never removed.
+    // Each customer has an order from the beginning, and orders are never removed.
     let newest = tables.newest_order(tx, district, number).await?;
     let (newest, order) = found(newest, "order of customer", district.customer(number))?;
     digest.add(u64::from(newest)).add(order.entered).add(u64::from(order.carrier));

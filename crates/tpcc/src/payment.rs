@@ -1,4 +1,4 @@
-//! Payment (clause 2.5): a customer pays, six times out of ten by last name, and 15 times of 100 elsewhere.
+//! Payment (clause 2.5): a customer pays. Six customers in ten are given by last name, and 15 in 100 pay elsewhere.
 
 use crate::digest::Digest;
 use crate::inputs::{Payment, Who};
@@ -12,9 +12,9 @@ use std::io::Write;
 /// The mark of customers whose payments are noted in C_DATA.
 pub(crate) const BAD_CREDIT: [u8; 2] = *b"BC";
 
-/// Runs the transaction; returns what the terminal would show.
+/// Runs the transaction. Returns what the terminal would show.
 pub(crate) async fn payment<C: Scheme>(tables: &Tables, tx: &Txn<C>, input: &Payment) -> Result<u64> {
-    // First what others want as well: if it comes to a conflict, little work is lost.
+    // The rows that other transactions want as well are written first: if there is a conflict, little work is lost.
     let key = u64::from(input.district.warehouse());
     let warehouse = found(tx.get(tables.warehouses, key).for_write().await?, "warehouse", key)?;
     let row = Warehouse { ytd: warehouse.ytd + input.amount, ..*warehouse };
@@ -39,7 +39,7 @@ pub(crate) async fn payment<C: Scheme>(tables: &Tables, tx: &Txn<C>, input: &Pay
     Ok(digest.value())
 }
 
-/// The customer who is asked for, with the number. `is_written`: the row is going to be changed.
+/// Returns the requested customer, with the customer's number. `is_written`: the row is going to be changed.
 pub(crate) async fn customer<'t, C: Scheme>(
     tables: &Tables,
     tx: &'t Txn<C>,
@@ -61,7 +61,7 @@ pub(crate) async fn customer<'t, C: Scheme>(
     }
 }
 
-/// The customer after the payment.
+/// Returns the customer after the payment.
 fn pay(customer: &Customer, input: &Payment, number: u16) -> Customer {
     let mut paid = *customer;
     paid.balance -= input.amount;
@@ -74,7 +74,7 @@ fn pay(customer: &Customer, input: &Payment, number: u16) -> Customer {
     paid
 }
 
-/// What is put in front of what is in C_DATA, and how long it is.
+/// Returns the note that is put before the text in C_DATA, and the note's length.
 pub(crate) fn note(input: &Payment, number: u16) -> ([u8; 64], usize) {
     let (theirs, ours) = (input.customer_district, input.district);
     let mut text = [0; 64];
@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn bad_credit_is_noted() {
-        // Proves the amounts, the note in front of the data, that the longest one fits, and that others have none.
+        // Proves the amounts, that the note is put before the data, that the longest note fits, and that other
+        // customers get no note.
         let mut customer = zeroed::<Customer>();
         customer.data = Text::new(&[b'x'; 490]);
         let paid = pay(&customer, &input(12_305), 4095);
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_history_has_both_names() {
-        // Proves that the longest names fit into H_DATA, four spaces between them.
+        // Proves that the longest names fit into H_DATA with four spaces between them.
         let warehouse = Warehouse { name: Text::new(b"0123456789"), ..zeroed() };
         let district = DistrictRow { name: Text::new(b"abcdefghij"), ..zeroed() };
         let row = history(&input(5), 3, &warehouse, &district);

@@ -1,5 +1,5 @@
-//! The rows that a database begins with (clause 4.3.3). Each is made from a generator of its own, so that it does not
-//! matter in which order, or how often, they are made.
+//! The rows that a database begins with (clause 4.3.3). Each row is made from a generator of its own, so the order in
+//! which rows are made, and how often, does not matter.
 
 use crate::keys::District;
 use crate::payment::BAD_CREDIT;
@@ -12,7 +12,7 @@ use crate::rows::{
 };
 use crate::scale::Scale;
 
-/// What each customer has paid before the beginning, and owes since: 10.00.
+/// What each customer has paid, and still owes, at the beginning: 10.00.
 pub(crate) const PAID: i64 = 1_000;
 const CREDIT_LIMIT: i64 = 5_000_000;
 
@@ -55,7 +55,7 @@ pub(crate) fn stock(rng: &mut Rng) -> Stock {
     Stock { quantity: between(rng, 10, 100) as i32, district_infos, data: random::data(rng), ..zeroed() }
 }
 
-/// A customer; the last names of the first thousand are in order.
+/// Makes a customer. The last names of the first thousand are in order.
 pub(crate) fn customer(rng: &mut Rng, number: u16, names: &NonUniform, scale: &Scale, date: u64) -> Customer {
     let in_order = u32::from(number) - 1;
     let name = if in_order < scale.names() { in_order as u16 } else { names.draw(rng) as u16 };
@@ -78,7 +78,7 @@ pub(crate) fn customer(rng: &mut Rng, number: u16, names: &NonUniform, scale: &S
     }
 }
 
-/// The payment that a customer has made.
+/// Makes the history's row of a customer's first payment.
 pub(crate) fn history(rng: &mut Rng, district: District, customer: u16, date: u64) -> History {
     History {
         date,
@@ -93,7 +93,7 @@ pub(crate) fn history(rng: &mut Rng, district: District, customer: u16, date: u6
     }
 }
 
-/// An order; the last 900 of 3,000 are not delivered yet.
+/// Makes an order. The last 900 of 3,000 are not delivered yet.
 pub(crate) fn order(rng: &mut Rng, number: u32, customer: u16, scale: &Scale, date: u64) -> Order {
     let is_delivered = number <= scale.delivered();
     Order {
@@ -106,7 +106,7 @@ pub(crate) fn order(rng: &mut Rng, number: u32, customer: u16, scale: &Scale, da
     }
 }
 
-/// A line of an order: what has been delivered was free.
+/// Makes a line of an order. Delivered lines cost nothing.
 pub(crate) fn line(rng: &mut Rng, warehouse: u16, order: &Order, scale: &Scale) -> OrderLine {
     let is_delivered = order.carrier != 0;
     let mut district_info = [0; 24];
@@ -122,7 +122,7 @@ pub(crate) fn line(rng: &mut Rng, warehouse: u16, order: &Order, scale: &Scale) 
     }
 }
 
-/// A supplier. Nations take turns, so that every region has about as many suppliers.
+/// Makes a supplier. Nations take turns, so every region has about as many suppliers.
 pub(crate) fn supplier(rng: &mut Rng, number: u32) -> Supplier {
     Supplier {
         balance: between(rng, 0, 1_099_998) as i64 - 99_999,

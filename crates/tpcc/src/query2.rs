@@ -1,6 +1,7 @@
-//! Q2* of TPC-CH, as in section 5.2 of the CoroBase paper: for each supplier of a region the stock of which the least
-//! is left, and if that is too little, it is filled up. So it reads much and writes a little; how much depends on the
-//! number of suppliers. A stock's supplier is `warehouse * item` modulo the number of suppliers, as in the CH-benCHmark.
+//! Q2* of TPC-CH, as in section 5.2 of the CoroBase paper. For each supplier of a region, the query finds the stock
+//! with the least left, and fills the stock up if that is too little. It reads much and writes a little. How much
+//! depends on the number of suppliers. A stock's supplier is `warehouse * item` modulo the number of suppliers, as in
+//! the CH-benCHmark.
 
 use crate::digest::Digest;
 use crate::inputs::Query2;
@@ -12,11 +13,11 @@ use crate::scale::Scale;
 use crate::schema::{Tables, found};
 use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
-/// Less in stock than `LEFT_MIN` is too little; then `ADDED` is added.
+/// A stock with fewer than `LEFT_MIN` has too little. `ADDED` is then added.
 pub(crate) const LEFT_MIN: i32 = 15;
 pub(crate) const ADDED: i32 = 50;
 
-/// Runs the transaction; returns what the query would show.
+/// Runs the transaction. Returns what the query would show.
 pub(crate) async fn query2<C: Scheme>(
     tables: &Tables,
     scale: &Scale,
@@ -61,7 +62,7 @@ pub(crate) async fn query2<C: Scheme>(
     Ok(digest.value())
 }
 
-/// Shows a supplier's least stock, and adds to it if that is too little.
+/// Shows a supplier's lowest stock, and adds to it if too little is left.
 async fn fill_up<C: Scheme>(
     tables: &Tables,
     tx: &Txn<C>,

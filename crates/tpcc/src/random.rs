@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 
 const SYLLABLES: [&[u8]; 10] =
     [b"BAR", b"OUGHT", b"ABLE", b"PRI", b"PRES", b"ESE", b"ANTI", b"CALLY", b"ATION", b"EING"];
-/// Last names there are.
+/// The number of last names.
 pub(crate) const NAMES_MAX: u32 = 1000;
 
-/// The last name of a number below 1000.
+/// Returns the last name of a number below 1000.
 pub(crate) fn last_name(number: u16) -> Text<16> {
     debug_assert!(u32::from(number) < NAMES_MAX);
     let mut bytes = [0; 16];
@@ -24,14 +24,14 @@ pub(crate) fn last_name(number: u16) -> Text<16> {
     Text::new(&bytes[..length])
 }
 
-/// A number from `low` to `high`, both included.
+/// Draws a number from `low` to `high`, both included.
 #[inline(always)]
 pub(crate) fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     debug_assert!(low <= high);
     low + rng.below(high - low + 1)
 }
 
-/// NURand(A, first, last): non-uniform numbers of a range.
+/// NURand(A, first, last): non-uniform numbers in a range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NonUniform {
     a: u64,
@@ -41,8 +41,8 @@ pub(crate) struct NonUniform {
 }
 
 impl NonUniform {
-    /// `share`: how many times A + 1 goes into the power of two that the range fits into. The specification's ranges
-    /// have 4 (customers and names) and 16 (items); a scaled-down range keeps the share.
+    /// `share` says how many times A + 1 fits into the power of two that covers the range. In the specification it is
+    /// 4 (customers and names) or 16 (items). A scaled-down range keeps its share.
     fn new(first: u64, last: u64, share: u64, c: u64) -> Self {
         debug_assert!(first <= last);
         let a = ((last - first + 1).next_power_of_two() / share).max(1) - 1;
@@ -79,11 +79,11 @@ impl Constants {
         Constants { name_load, name_run, customer: rng.below(1024), item: rng.below(8192) }
     }
 
-    /// Numbers of last names, when customers are loaded.
+    /// The numbers of last names when customers are loaded.
     pub(crate) fn names_loaded(&self, customers: u32) -> NonUniform {
         NonUniform::new(0, u64::from(names(customers)) - 1, 4, self.name_load)
     }
-    /// Numbers of last names, when customers are looked up.
+    /// The numbers of last names when customers are looked up.
     pub(crate) fn names(&self, customers: u32) -> NonUniform {
         NonUniform::new(0, u64::from(names(customers)) - 1, 4, self.name_run)
     }
@@ -95,7 +95,8 @@ impl Constants {
     }
 }
 
-/// Last names among the customers of a district: 1,000 of 3,000. The first customers have each their own, in order.
+/// The number of last names among the customers of a district: 1,000 of 3,000. The first customers have different
+/// names, in order.
 pub(crate) fn names(customers: u32) -> u32 {
     customers.div_ceil(3).min(NAMES_MAX)
 }
@@ -112,12 +113,12 @@ pub(crate) fn letters(rng: &mut Rng, bytes: &mut [u8]) {
     }
 }
 
-/// Fills bytes with digits.
+/// Draws digits.
 pub(crate) fn digits<const N: usize>(rng: &mut Rng) -> [u8; N] {
     std::array::from_fn(|_| b'0' + rng.below(10) as u8)
 }
 
-/// A text of letters and digits, of a length from `low` to N.
+/// Draws a text of letters and digits, of a length from `low` to N.
 pub(crate) fn text<const N: usize>(rng: &mut Rng, low: usize) -> Text<N> {
     let mut bytes = [0; N];
     let length = between(rng, low as u64, N as u64) as usize;
@@ -125,10 +126,10 @@ pub(crate) fn text<const N: usize>(rng: &mut Rng, low: usize) -> Text<N> {
     Text::new(&bytes[..length])
 }
 
-/// The word that one row of ten has somewhere in its data.
+/// The word that one row in ten has somewhere in its data.
 pub(crate) const ORIGINAL: &[u8] = b"ORIGINAL";
 
-/// A text of 26 to 50 bytes, with `ORIGINAL` in it for one row of ten.
+/// Draws a text of 26 to 50 bytes. One row in ten has `ORIGINAL` in it.
 pub(crate) fn data(rng: &mut Rng) -> Text<50> {
     let mut data: Text<50> = text(rng, 26);
     if rng.below(10) == 0 {
@@ -138,7 +139,7 @@ pub(crate) fn data(rng: &mut Rng) -> Text<50> {
     data
 }
 
-/// Is the word in it? Each line of an order asks that twice.
+/// Returns true if the data contains `ORIGINAL`. Each line of an order calls this twice.
 pub(crate) fn is_original(data: &[u8]) -> bool {
     static WORD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(ORIGINAL));
     WORD.find(data).is_some()
@@ -152,7 +153,7 @@ pub(crate) fn address(rng: &mut Rng) -> Address {
     Address { street_1: text(rng, 10), street_2: text(rng, 10), city: text(rng, 10), state, zip }
 }
 
-/// A tax rate of up to 20 %.
+/// Draws a tax rate of up to 20 %.
 pub(crate) fn tax(rng: &mut Rng) -> u32 {
     rng.below(2001) as u32
 }
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn non_uniform_numbers_have_the_constants_of_the_specification() {
-        // Proves that full-size ranges get A = 255, 1023 and 8191, and that C-run is as far from C-load as it has to be.
+        // Proves that full-size ranges get A = 255, 1023 and 8191, and that C-run is as far from C-load as required.
         for seed in 0..1000 {
             let constants = Constants::new(seed);
             assert_eq!(constants.names(3000).a, 255);
@@ -187,7 +188,8 @@ mod tests {
 
     #[test]
     fn non_uniform_numbers_stay_in_their_range_and_are_skewed() {
-        // Proves the range at every scale, and that some numbers come several times as often as the average one.
+        // Proves the range at every scale, and that some numbers are drawn several times as often as the average
+        // number.
         for customers in [1, 2, 7, 60, 3000] {
             let mut rng = Rng::new(1);
             let numbers = Constants::new(1).customers(customers);
@@ -214,7 +216,8 @@ mod tests {
 
     #[test]
     fn one_row_of_ten_is_original() {
-        // Proves the share, that the search misses none and finds none too many, and that a permutation has each number once.
+        // Proves the share of `ORIGINAL`, that the search finds exactly these texts, and that a permutation has each
+        // number once.
         let mut rng = Rng::new(5);
         let mut originals = 0;
         for data in std::iter::repeat_with(|| data(&mut rng)).take(10_000) {

@@ -1,9 +1,9 @@
-//! Regions and nations, as in TPC-H: where the suppliers of Q2* are.
+//! Regions and nations, as in TPC-H. The suppliers of Q2* are in them.
 
-/// Regions, by name. (Of TPC-H, as are the nations.)
+/// The names of regions. Regions and nations are TPC-H's.
 pub(crate) const REGION_NAMES: [&str; 5] = ["AFRICA", "AMERICA", "ASIA", "EUROPE", "MIDDLE EAST"];
 pub(crate) const REGIONS: u64 = REGION_NAMES.len() as u64;
-/// Nations, and the numbers of their regions.
+/// Nations, each with the number of its region.
 pub(crate) const NATIONS: [(&str, u32); 25] = [
     ("ALGERIA", 0),
     ("ARGENTINA", 1),

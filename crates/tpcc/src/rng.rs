@@ -1,16 +1,16 @@
-//! Random numbers from seeds, of this workload and the others.
+//! Random numbers from seeds, for this workload and others.
 
 /// A small seeded generator (splitmix64): equal seeds give equal draws.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of one seed.
+    /// Makes the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
-    /// 64 random bits.
+    /// Draws 64 random bits.
     #[inline(always)]
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -20,13 +20,13 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Draws a number below `n`.
     #[inline(always)]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A real number in [0, 1).
+    /// Draws a real number in [0, 1).
     #[inline(always)]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)

@@ -1,6 +1,6 @@
-//! The rows of the tables, with all columns of the specification (revision 5.11, clause 1.3) but those that are in the
-//! key already. Money is in cents, a rate in 1/10,000, a date in microseconds of its source's clock; 0 is no date and
-//! no carrier. Texts are padded with zeros, so that rows of equal columns have equal bytes.
+//! The rows of the tables. They have all columns of the specification (revision 5.11, clause 1.3) except the columns
+//! that are already in the key. Money is in cents, a rate in 1/10,000, and a date in microseconds of its source's
+//! clock. 0 means no date and no carrier. Texts are padded with zeros, so rows with equal columns have equal bytes.
 
 use crate::columns::{Column, Columns, FieldType, Kind};
 use std::mem::offset_of;
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Text<const N: usize> {
-    /// Little-endian bytes: a number would ask for an alignment.
+    /// Little-endian bytes, because a number would need an alignment.
     length: [u8; 2],
     bytes: [u8; N],
 }
@@ -33,12 +33,12 @@ impl<const N: usize> Text<N> {
         usize::from(u16::from_le_bytes(self.length)).min(N)
     }
 
-    /// The text and the zeros behind it.
+    /// The text and the zeros after it.
     pub(crate) fn padded(&self) -> &[u8; N] {
         &self.bytes
     }
 
-    /// Puts a text before this one; what does not fit any more is cut off.
+    /// Puts a text before this one. What no longer fits is cut off.
     pub(crate) fn prepend(&mut self, text: &[u8]) {
         let added = text.len().min(N);
         self.bytes.copy_within(..N - added, added);
@@ -80,7 +80,7 @@ impl FieldType for Address {
     }
 }
 
-/// A row of zeros, to be filled.
+/// Makes a row of zeros, to be filled.
 pub(crate) fn zeroed<T: FromZeros>() -> T {
     T::new_zeroed()
 }
@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn texts_are_padded() {
-        // Proves that equal texts have equal bytes, whatever was there before, and that their order is that of text.
+        // Proves that equal texts have equal bytes, whatever was there before, and that their order is that of the
+        // texts.
         let (a, b) = (Text::<4>::new(b"ab"), Text::<4>::new(b"abc"));
         assert!(a.padded() < b.padded());
         assert_eq!(a.padded(), b"ab\0\0");

@@ -1,10 +1,10 @@
-//! How large the database is. Tests shrink everything; the specification's numbers are the default.
+//! The size of the database. The default is the specification's numbers. Tests shrink everything.
 
 use crate::keys::{CUSTOMERS_MAX, DISTRICTS_MAX, District, ITEMS_MAX, WAREHOUSES_MAX};
 use crate::rows::{Stock, zeroed};
 use crate::{keys, random};
 
-/// Suppliers of TPC-CH among whom all stocks are shared out.
+/// The number of suppliers of TPC-CH among which all stocks are divided.
 const SUPPLIERS_FULL: u32 = 10_000;
 
 /// Numbers of rows.
@@ -14,11 +14,12 @@ pub struct Scale {
     pub warehouses: u32,
     /// Districts of a warehouse.
     pub districts: u32,
-    /// Customers of a district, each with one order to begin with.
+    /// Customers of a district, each with one order at the beginning.
     pub customers: u32,
     /// Items, each in stock in every warehouse.
     pub items: u32,
-    /// Suppliers of TPC-CH that there are, of those among whom all stocks are shared out.
+    /// Suppliers of TPC-CH in the table. All stocks are divided among `supplied_by` suppliers, some of which may be
+    /// missing.
     pub suppliers: u32,
 }
 
@@ -28,12 +29,12 @@ impl Scale {
         Scale { warehouses, districts: 10, customers: 3000, items: 100_000, suppliers: 100 }
     }
 
-    /// A small database that has everything, for checks.
+    /// A small database with rows in every table, for checks.
     pub fn small(warehouses: u32) -> Scale {
         Scale { warehouses, districts: 10, customers: 60, items: 200, suppliers: 10 }
     }
 
-    /// Refuses numbers that keys have no room for, with a message.
+    /// Refuses, with a message, numbers for which keys have no room.
     pub fn check(&self) -> Result<(), String> {
         let districts_max = DISTRICTS_MAX.min(size_of_val(&zeroed::<Stock>().district_infos) as u32 / 24);
         let supplied_max = self.supplied_by();
@@ -51,12 +52,12 @@ impl Scale {
         Ok(())
     }
 
-    /// The orders from 1 on that the loader has delivered already: 2,100 of 3,000.
+    /// The number of orders, from 1 on, that the loader has already delivered: 2,100 of 3,000.
     pub(crate) fn delivered(&self) -> u32 {
         self.customers * 7 / 10
     }
 
-    /// An item's number that no item has.
+    /// The number of an item that does not exist.
     pub(crate) fn unused_item(&self) -> u32 {
         self.items + 1
     }
@@ -83,13 +84,13 @@ impl Scale {
         self.district_index(district) * self.customers as usize + usize::from(customer) - 1
     }
 
-    /// Suppliers that all stocks are shared out among: a stock's is `warehouse * item` modulo this, as in the
-    /// CH-benCHmark, whose 10,000 belong to 100,000 items.
+    /// The number of suppliers among which all stocks are divided. A stock's supplier is `warehouse * item` modulo
+    /// this number, as in the CH-benCHmark, which has 10,000 suppliers for 100,000 items.
     pub fn supplied_by(&self) -> u32 {
         (self.items / 10).clamp(1, SUPPLIERS_FULL)
     }
 
-    /// The keys of all stocks of a supplier, by solving `warehouse * item = supplier` for each warehouse.
+    /// The keys of all stocks of a supplier. Solves `warehouse * item = supplier` for each warehouse.
     pub(crate) fn supplied(&self, supplier: u32) -> impl Iterator<Item = u64> + use<> {
         let (modulus, items) = (self.supplied_by(), self.items);
         self.warehouses().flat_map(move |warehouse| {
@@ -106,7 +107,7 @@ impl Scale {
         })
     }
 
-    /// Last names among the customers of a district.
+    /// The number of last names among the customers of a district.
     pub(crate) fn names(&self) -> u32 {
         random::names(self.customers)
     }
@@ -116,7 +117,7 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The x with a x = 1 modulo m, for an a that has no divisor in common with m: Euclid's algorithm.
+/// Returns the x with a x = 1 modulo m, for an a that is coprime to m, by Euclid's algorithm.
 fn inverse(a: u32, m: u32) -> u64 {
     let (mut r, mut next_r) = (i64::from(m), i64::from(a));
     let (mut t, mut next_t) = (0, 1);
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_stock_has_one_supplier() {
-        // Proves that solving the equation finds just the stocks that trying all of them finds.
+        // Proves that solving the equation finds exactly the stocks that trying all stocks finds.
         for (warehouses, items) in [(1, 1), (3, 100), (12, 200), (25, 1000)] {
             let scale = Scale { warehouses, items, ..Scale::small(1) };
             let modulus = scale.supplied_by();

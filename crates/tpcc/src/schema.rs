@@ -1,6 +1,6 @@
-//! The tables, and the two ways to rows that are not by their primary key: customers by their last name, and a
-//! customer's newest order. Both are indexes that the engine keeps up to date. All that belongs to a warehouse is in its partition of
-//! the database.
+//! The tables, and the two ways to rows other than by primary key: customers by last name, and a customer's newest
+//! order. Both are indexes that the engine keeps up to date. All rows of a warehouse are in its partition of the
+//! database.
 
 use crate::keys::{self, District, leading};
 use crate::rows::{
@@ -8,8 +8,9 @@ use crate::rows::{
 };
 use braiddb::{ConcurrencyControl as Scheme, Database, Error, Index, Plain, Result, Table, Txn};
 
-/// What customers are sorted by: district, last name, first name. The engine puts the row's key behind, so by their
-/// numbers in the end. Of one width, so that making and reading one allocates nothing.
+/// The key by which customers are sorted: district, last name, first name. The engine adds the row's key at the end,
+/// so equal names are sorted by the customer's number. The key has a fixed width, so making and reading it allocates
+/// nothing.
 type Name = (u32, [u8; 16], [u8; 16]);
 
 /// The tables of a database.
@@ -28,12 +29,12 @@ pub(crate) struct Tables {
     pub(crate) nations: Table<u64, Plain<Nation>>,
     pub(crate) regions: Table<u64, Plain<Region>>,
     customers_by_name: Index<Name, u64, Plain<Customer>>,
-    /// By `District::customer_order`, which has the order's number as well: so the key has eight bytes, and is unique.
+    /// By `District::customer_order`. This key also has the order's number, so it has eight bytes and is unique.
     orders_by_customer: Index<u64, u64, Plain<Order>>,
 }
 
 impl Tables {
-    /// The tables of this database, which are made if they are not there.
+    /// Opens the tables of this database, and makes missing ones.
     pub(crate) fn open<C: Scheme>(db: &Database<C>) -> Result<Tables> {
         let customers = db.partitioned_table("customer", leading::CUSTOMER)?;
         let by_name = |key: &u64, row: &Customer| {
@@ -72,15 +73,15 @@ impl Tables {
         db.freeze(self.regions)
     }
 
-    /// The customer of that last name who is in the middle (the earlier of two) when they are sorted by first name,
-    /// and then by number; with the number.
+    /// Finds the customers with this last name, sorted by first name and then by number, and returns the one in the
+    /// middle (the earlier of two), with its number.
     pub(crate) async fn customer_by_last_name<'t, C: Scheme>(
         &self,
         tx: &'t Txn<C>,
         district: District,
         last: &Text<16>,
     ) -> Result<Option<(u16, &'t Customer)>> {
-        // As many as seldom share a name; of more, the middle one is looked for again.
+        // Few names are shared by more customers than this. If there are more, a second scan finds the middle one.
         let mut customers = [None; 32];
         let mut count = 0;
         let (least, most) = (name(district, last, [0; 16]), name(district, last, [u8::MAX; 16]));
@@ -104,7 +105,7 @@ impl Tables {
         Ok(found)
     }
 
-    /// A customer's newest order, with its number.
+    /// Returns a customer's newest order, with its number.
     pub(crate) async fn newest_order<'t, C: Scheme>(
         &self,
         tx: &'t Txn<C>,
@@ -122,7 +123,7 @@ fn name(district: District, last: &Text<16>, first: [u8; 16]) -> Name {
     (district.number_of_all(), *last.padded(), first)
 }
 
-/// A row that has to be there.
+/// Returns a row that must exist.
 #[inline(always)]
 pub(crate) fn found<T>(row: Option<T>, table: &'static str, key: u64) -> Result<T> {
     match row {

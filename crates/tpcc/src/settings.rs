@@ -1,4 +1,4 @@
-//! Which transactions there are, where, and how many of each.
+//! The settings: which transactions run, where, and in which shares.
 
 use crate::scale::Scale;
 
@@ -31,7 +31,7 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// All of them.
+    /// All mixes.
     pub const ALL: [Mix; 10] = [
         Mix::Full,
         Mix::Narrow,
@@ -45,12 +45,12 @@ impl Mix {
         Mix::Query2,
     ];
 
-    /// Whether all of its transactions can be [interpreted](Settings::interpreted).
+    /// Returns true if all transactions of the mix can be [interpreted](Settings::interpreted).
     pub fn is_interpretable(self) -> bool {
         matches!(self, Mix::Narrow | Mix::NewOrder | Mix::Payment)
     }
 
-    /// The name on the command line and in results.
+    /// The mix's name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Mix::Full => "full",
@@ -77,28 +77,28 @@ pub enum Home {
     Uniform,
 }
 
-/// How transactions are made up.
+/// The settings by which transactions are made.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The size of the database.
     pub scale: Scale,
-    /// Shares of the kinds.
+    /// The shares of the kinds.
     pub mix: Mix,
-    /// Percent of an order's lines that another warehouse supplies.
+    /// The percentage of an order's lines that another warehouse supplies.
     pub remote_items: u32,
-    /// Percent of payments by customers of another warehouse.
+    /// The percentage of payments by customers of another warehouse.
     pub remote_payments: u32,
-    /// Which warehouses are at home.
+    /// The home warehouses.
     pub home: Home,
-    /// A NewOrder takes from stocks in the order of their keys, not as they were drawn: two of them that lock rows do not wait for each
-    /// other in a circle.
+    /// If true, a NewOrder takes from stocks in the order of their keys, not in the order in which they were drawn.
+    /// Two such transactions that lock rows do not wait for each other in a circle.
     pub sorted: bool,
-    /// NewOrder and Payment go by the names of tables and columns, which are looked up when they are used.
+    /// If true, NewOrder and Payment use the names of tables and columns, which are looked up at each use.
     pub interpreted: bool,
 }
 
 impl Home {
-    /// The name on the command line and in results.
+    /// The setting's name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Home::Worker => "worker",
@@ -108,7 +108,7 @@ impl Home {
 }
 
 impl Settings {
-    /// The specification's.
+    /// The specification's settings.
     pub fn new(scale: Scale) -> Settings {
         let (mix, home) = (Mix::Full, Home::Uniform);
         Settings { scale, mix, remote_items: 1, remote_payments: 15, home, sorted: false, interpreted: false }

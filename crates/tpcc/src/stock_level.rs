@@ -1,4 +1,4 @@
-//! StockLevel (clause 2.8): of the items in a district's last 20 orders, how many are low in stock.
+//! StockLevel (clause 2.8): counts the items with low stock among the items in a district's last 20 orders.
 
 use crate::inputs::StockLevel;
 use crate::keys;
@@ -6,10 +6,10 @@ use crate::many::visit_stocks;
 use crate::schema::{Tables, found};
 use braiddb::{ConcurrencyControl as Scheme, Result, Txn};
 
-/// Orders that are looked at.
+/// The number of orders that are looked at.
 pub(crate) const ORDERS: u32 = 20;
 
-/// Runs the transaction; returns the number of items below the threshold.
+/// Runs the transaction. Returns the number of items below the threshold.
 pub(crate) async fn stock_level<C: Scheme>(
     tables: &Tables,
     tx: &Txn<C>,
@@ -19,7 +19,7 @@ pub(crate) async fn stock_level<C: Scheme>(
     let district = input.district;
     let row = found(tx.get(tables.districts, district.key()).await?, "district", district.key())?;
     let (first, last) = (row.next_order.saturating_sub(ORDERS), row.next_order - 1);
-    // On the heap: as a part of the future it would make those of all kinds longer.
+    // On the heap, because as a part of the future it would make the futures of all kinds longer.
     let mut stocks = Vec::with_capacity(ORDERS as usize * keys::LINES_MAX);
     let mut lines = tx.scan(tables.lines, district.lines(first..=last));
     while let Some((_, line)) = lines.next().await? {
@@ -31,7 +31,7 @@ pub(crate) async fn stock_level<C: Scheme>(
     low(tables, tx, input, &stocks, many).await
 }
 
-/// How many of these stocks are below the threshold.
+/// Counts the stocks below the threshold among these.
 pub(crate) async fn low<C: Scheme>(
     tables: &Tables,
     tx: &Txn<C>,

@@ -1,4 +1,4 @@
-//! The transactions against what can be computed without them, and the conditions.
+//! Compares the transactions with results that are computed without them, and checks the conditions.
 
 mod planted;
 
@@ -16,31 +16,31 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const SEED: u64 = 3;
 const FUTURE_BYTES_MAX: usize = 4096;
-/// Transactions open at once where they are interleaved.
+/// The number of transactions open at a time when they are interleaved.
 const BATCH: usize = 8;
 
 fn small(mix: Mix) -> Settings {
     Settings { mix, ..Settings::new(Scale::small(2)) }
 }
 
-/// The kind of index whose ranges the benchmark's runs do not test, and lookups begin in front of it.
+/// Options with the kind of index whose ranges the benchmark's runs do not test, and with a hash table in front of it.
 fn options() -> Options {
     Options { workers: 0, index: IndexKind::BTree, front: Front::Hash, ..Options::default() }
 }
 
-/// A filled database in memory.
+/// Makes a filled database in memory.
 fn loaded<C: Scheme>(settings: Settings, seed: u64, threads: usize) -> Result<(Database<C>, Tpcc)> {
     let db = Database::in_memory_with(options(), Arc::new(SystemClock::default()))?;
     let suite = Tpcc::load(&db, settings, seed, threads, &|_, _| {})?;
     Ok((db, suite))
 }
 
-/// A transaction by itself.
+/// Runs a transaction by itself.
 fn alone<C: Scheme, R>(db: &Database<C>, body: impl AsyncFnMut(&Txn<C>) -> Result<R>) -> Result<R> {
     db.worker_with(Never, WorkerOptions { batch: 1.into(), ..WorkerOptions::default() }).run(body)
 }
 
-/// What a terminal would show.
+/// Returns what a terminal would show.
 async fn output(suite: &Tpcc, tx: &Txn, input: &Input, many: bool) -> Result<u64> {
     let (tables, scale) = (&suite.tables, &suite.settings.scale);
     match input {
@@ -78,7 +78,7 @@ fn run<C: Scheme>(db: &Database<C>, suite: &Tpcc, workers: usize, transactions: 
     });
 }
 
-/// All rows of a table.
+/// Reads all rows of a table.
 fn rows<C: Scheme, T>(db: &Database<C>, table: Table<u64, Plain<T>>) -> BTreeMap<u64, T>
 where
     T: FromBytes + IntoBytes + KnownLayout + Immutable + Copy + 'static,
@@ -101,7 +101,7 @@ where
     rows(db, table).into_iter().map(|(key, row)| (key, row.as_bytes().to_vec())).collect()
 }
 
-/// What changes in the tables, and all that does.
+/// Returns all tables that transactions change.
 fn contents<C: Scheme>(db: &Database<C>, tables: &Tables) -> Vec<Vec<(u64, Vec<u8>)>> {
     vec![
         bytes(db, tables.warehouses),
@@ -125,7 +125,7 @@ fn violated<C: Scheme>(db: &Database<C>, suite: &Tpcc) -> (Vec<usize>, Vec<Strin
 
 #[test]
 fn what_is_loaded_has_its_size_and_holds_the_conditions() {
-    // Proves the numbers of rows of clause 4.3.3 at a smaller scale, some of their columns, and all conditions.
+    // Proves the numbers of rows of clause 4.3.3 at a smaller scale, the values of some columns, and all conditions.
     let (db, suite) = loaded::<Serializable>(small(Mix::Full), SEED, 2).unwrap();
     let tables = &suite.tables;
     assert_eq!(rows(&db, tables.items).len(), 200);
@@ -149,7 +149,7 @@ fn what_is_loaded_has_its_size_and_holds_the_conditions() {
 
 #[test]
 fn loading_twice_gives_the_same() {
-    // Proves that what is loaded depends on the seed alone, not on threads.
+    // Proves that the loaded rows depend only on the seed, not on the number of threads.
     let (one, suite) = loaded::<Serializable>(small(Mix::Full), SEED, 1).unwrap();
     let (two, other) = loaded::<braiddb::Snapshot>(small(Mix::Full), SEED, 3).unwrap();
     assert_eq!(contents(&one, &suite.tables), contents(&two, &other.tables));
@@ -157,7 +157,8 @@ fn loading_twice_gives_the_same() {
 
 #[test]
 fn what_is_opened_again_is_what_was_closed() {
-    // Proves that no row with columns changes by that, and that transactions go on with the indexes made anew.
+    // Proves that closing and opening changes no row with columns, and that transactions continue with the rebuilt
+    // indexes.
     let storage = Arc::new(MemoryStorage::new(1 << 30));
     let open = || {
         let options = Options { durability: Durability::Async, ..options() };
@@ -192,7 +193,7 @@ fn one_order_of_a_hundred_leaves_nothing() {
     assert_eq!(contents(&db, &suite.tables), before);
 }
 
-/// First name and number of the customer in the middle.
+/// Returns the first name and the number of the customer in the middle.
 async fn by_last_name(
     suite: &Tpcc,
     tx: &Txn,
@@ -205,12 +206,13 @@ async fn by_last_name(
 
 #[test]
 fn the_middle_customer_is_found_by_name() {
-    // Proves clause 2.5.2.2 for any number of customers of one name, equal first names among them, against sorting.
+    // Proves clause 2.5.2.2 for any number of customers with one name, with equal first names among them, against
+    // sorting.
     let (db, suite) = loaded::<Serializable>(small(Mix::Payment), SEED, 2).unwrap();
     let (tables, mut rng) = (&suite.tables, Rng::new(SEED));
     let last = Text::new(b"BRAID");
     for count in (0..=40).chain([63, 64, 65, 200]) {
-        // A district of its own, beyond those that were loaded.
+        // A separate district, beyond the districts that were loaded.
         let district = District::new(3 + count, 1);
         let mut sorted = Vec::new();
         alone(&db, async |tx: &Txn| {
@@ -232,7 +234,7 @@ fn the_middle_customer_is_found_by_name() {
 
 #[test]
 fn every_loaded_name_is_found() {
-    // Proves the same of the customers that were loaded, and that no name that is asked for is missing.
+    // Proves the same for the loaded customers, and that every requested name exists.
     let (db, suite) = loaded::<Serializable>(small(Mix::Payment), SEED, 2).unwrap();
     let customers = rows(&db, suite.tables.customers);
     let mut shared = 0;
@@ -254,7 +256,7 @@ fn every_loaded_name_is_found() {
 
 #[test]
 fn the_newest_order_is_found() {
-    // Proves that a customer's newest order is the one with the greatest number, after a run.
+    // Proves, after a run, that a customer's newest order is the order with the greatest number.
     let (db, suite) = loaded::<Serializable>(small(Mix::NewOrder), SEED, 2).unwrap();
     run(&db, &suite, 2, 500, SEED);
     let mut newest = BTreeMap::new();
@@ -276,7 +278,7 @@ fn the_newest_order_is_found() {
 
 #[test]
 fn stock_level_is_what_counting_gives() {
-    // Proves the number of items for every district and threshold, with multi-gets and without, against brute force.
+    // Proves the number of items for every district and threshold, with and without multi-gets, against brute force.
     let (db, suite) = loaded::<Serializable>(small(Mix::Full), SEED, 2).unwrap();
     run(&db, &suite, 2, 500, SEED);
     let (stocks, lines) = (rows(&db, suite.tables.stocks), rows(&db, suite.tables.lines));
@@ -302,7 +304,7 @@ fn stock_level_is_what_counting_gives() {
 
 #[test]
 fn stock_level_by_columns() {
-    // Proves that every layout comes to what the rows come to, also behind writes that the columns do not have.
+    // Proves that every layout gives the result of the rows, also after writes that the columns do not contain.
     let (db, suite) = loaded::<Serializable>(small(Mix::Full), SEED, 2).unwrap();
     let layouts = [Layout::Records, Layout::Nsm, Layout::Pax, Layout::Dsm, Layout::Lines];
     let levels = layouts.map(|layout| StockLevels::new(&suite, &db, layout).unwrap());
@@ -318,7 +320,7 @@ fn stock_level_by_columns() {
     }
 }
 
-/// The stocks after Q2* of a region.
+/// Returns the stocks after Q2* of a region.
 fn after_query2(suite: &Tpcc, mut stocks: BTreeMap<u64, Stock>, region: u32) -> BTreeMap<u64, i32> {
     let scale = &suite.settings.scale;
     for supplier in 0..scale.suppliers {
@@ -336,7 +338,7 @@ fn after_query2(suite: &Tpcc, mut stocks: BTreeMap<u64, Stock>, region: u32) -> 
 
 #[test]
 fn query2_fills_up_what_looking_at_all_stocks_finds() {
-    // Proves which stocks Q2* changes, for each region, with multi-gets and without, against brute force.
+    // Proves which stocks Q2* changes, for each region, with and without multi-gets, against brute force.
     let (db, suite) = loaded::<Serializable>(small(Mix::NewOrder), SEED, 2).unwrap();
     let quantities = |stocks: &BTreeMap<u64, Stock>| -> BTreeMap<u64, i32> {
         stocks.iter().map(|(key, row)| (*key, row.quantity)).collect()
@@ -358,8 +360,8 @@ fn query2_fills_up_what_looking_at_all_stocks_finds() {
 
 #[test]
 fn multi_gets_change_nothing_but_speed() {
-    // Proves that the same inputs in the same order give the same outputs and the same database with multi-gets as
-    // without, orders that take twice from one stock and roll-backs included.
+    // Proves that the same inputs in the same order give the same outputs and the same database with and without
+    // multi-gets. The inputs include rollbacks, and orders that take twice from one stock.
     let scale = Scale { items: 20, suppliers: 2, ..Scale::small(2) };
     let settings = Settings { mix: Mix::Hybrid, remote_items: 20, ..Settings::new(scale) };
     let (plain_db, plain) = loaded::<Serializable>(settings, SEED, 2).unwrap();
@@ -385,8 +387,8 @@ fn multi_gets_change_nothing_but_speed() {
 
 #[test]
 fn interpreted_transactions_are_the_same() {
-    // Proves that NewOrder and Payment by names show and write the same as the compiled ones, rollbacks included, and that what
-    // they leave holds the conditions.
+    // Proves that NewOrder and Payment by names show and write the same as the compiled forms, rollbacks included, and
+    // that the conditions hold afterwards.
     let (compiled, suite) = loaded::<Serializable>(small(Mix::Narrow), SEED, 2).unwrap();
     let (interpreted, by_names) = loaded::<Serializable>(small(Mix::Narrow), SEED, 2).unwrap();
     let by_names = by_names.with(Settings { interpreted: true, ..small(Mix::Narrow) });
@@ -420,15 +422,15 @@ fn interpreted_transactions_are_the_same() {
 
 #[test]
 fn transactions_in_progress_are_short() {
-    // Proves that what an open transaction keeps between its steps, of whatever kind, stays in few bytes.
+    // Proves that the state that an open transaction of any kind keeps between its steps fits into few bytes.
     let (db, suite) = loaded::<Serializable>(small(Mix::Full), SEED, 1).unwrap();
     let input = suite.inputs((0, 1), SEED).next();
     let bytes = alone(&db, async |tx: &Txn| Ok(size_of_val(&suite.transaction(tx, &input, true))));
     assert!(bytes.as_ref().is_ok_and(|bytes| *bytes <= FUTURE_BYTES_MAX), "{bytes:?}");
 }
 
-/// Proves that transactions declare all the partitions that they need: on one worker none has to give way, though they wait for
-/// each other; and that the conditions hold when several workers run them.
+/// Proves that transactions declare all the partitions that they need: on one worker no transaction aborts, although
+/// transactions wait for each other. Also proves that the conditions hold when several workers run the transactions.
 #[test]
 fn transactions_declare_what_they_need() {
     let settings = Settings { remote_items: 10, remote_payments: 40, ..small(Mix::Full) };

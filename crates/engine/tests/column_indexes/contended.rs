@@ -1,11 +1,11 @@
-//! Indexes that come and go while rows are written.
+//! Indexes that are declared and dropped while rows are written.
 
 use super::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Ends the writers, also where a check fails.
+/// Ends the writers, also if a check fails.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -14,12 +14,12 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Of three cities, by a name that no other key has.
+/// Returns a person in one of three cities, with a name that no other key has.
 fn any(key: u64, turn: u64) -> Person {
     person(&format!("name {key}"), ["London", "Paris", "Rome"][(key + turn) as usize % 3])
 }
 
-/// Proves that, at one moment, the index has a row's key for each row of the table, and no other.
+/// Checks that, at one moment, the index has the row's key for each row of the table, and no other key.
 fn check_same(db: &Database, people: People, by_city: ByCity) {
     let (by_index, by_table) = db
         .transact(|tx| {
@@ -38,8 +38,9 @@ fn check_same(db: &Database, people: People, by_city: ByCity) {
     assert_eq!(by_index, by_table);
 }
 
-/// Proves that an index that is declared and dropped over and over under writers has the table's rows whenever it is there, that writers
-/// meet nothing but conflicts, and that a database that is killed in between comes back with the index, if it was declared, whole.
+/// Declares and drops an index again and again under writers. Proves that the index has the table's rows whenever it
+/// exists, and that writers meet nothing but conflicts. A database that is killed meanwhile comes back with the index
+/// complete, if it was declared.
 #[test]
 fn declared_and_dropped_under_writers() {
     let storage = disk();
@@ -61,7 +62,7 @@ fn declared_and_dropped_under_writers() {
                         _ => tx.put(people, key, &any(key, turn)),
                     })
                     .unwrap();
-                    std::thread::sleep(Duration::from_micros(200)); // the disk is memory, and small
+                    std::thread::sleep(Duration::from_micros(200)); // the disk is in memory, and small
                 }
             });
         }
@@ -69,7 +70,7 @@ fn declared_and_dropped_under_writers() {
             let by_city: ByCity = db.index_on(people, "by city", &["city", "name"]).unwrap();
             check_same(&db, people, by_city);
             let again = open(&killed(&storage));
-            // The declaration, and at first the table, may be on their way to the log.
+            // The declaration, and at first the table, may still be on their way to the log.
             assert!(again.tables().iter().all(|table| table.indexes.len() <= 1));
             let people_again: People = again.table("people").unwrap();
             let by_city = again.index_on(people_again, "by city", &["city", "name"]).unwrap();

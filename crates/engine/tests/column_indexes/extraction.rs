@@ -1,4 +1,4 @@
-//! Keys that are made of rows' bytes are those that a program would have made.
+//! Keys that the engine makes of rows' bytes equal the keys that a program would make.
 
 use super::*;
 use braiddb::{Key, Serde};
@@ -19,7 +19,7 @@ struct Inner {
     more: Vec<u16>,
 }
 
-/// Fields of all types of which there are keys, and of some others in between.
+/// Fields of all types that can be keys, and of some others in between.
 #[derive(Value, Clone, Debug, PartialEq)]
 #[braid(name = "wide")]
 struct Wide {
@@ -100,7 +100,7 @@ fn wide() -> impl Strategy<Value = Wide> {
 
 type WideIndex<I> = Index<I, u64, Wide>;
 
-/// The keys and rows of an index, in its order.
+/// Returns the keys and rows of an index, in its order.
 fn all<I: Key>(db: &Database, index: WideIndex<I>) -> Vec<(Vec<u8>, u64)> {
     db.transact(|tx| {
         let (mut rows, mut found) = (tx.scan_by_prefix(index, b""), Vec::new());
@@ -114,7 +114,7 @@ fn all<I: Key>(db: &Database, index: WideIndex<I>) -> Vec<(Vec<u8>, u64)> {
     .unwrap()
 }
 
-/// Both have the same rows under the same keys, in the same order.
+/// Checks that both indexes have the same rows under the same keys, in the same order.
 fn check<I: Key>(db: &Database, columns: &[&str], of: impl Fn(&Wide) -> I + Send + Sync + 'static) {
     let wide: Table<u64, Wide> = db.table("wide").unwrap();
     let name = columns.join(" ");
@@ -128,8 +128,8 @@ fn check<I: Key>(db: &Database, columns: &[&str], of: impl Fn(&Wide) -> I + Send
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Proves that the key of a row by columns is the encoding of their tuple, for columns of all types, alone and together, in
-    /// whatever order and wherever in the value.
+    /// Proves that a row's key by columns is the encoding of the tuple of the columns, for columns of all types, alone
+    /// and together, in any order and anywhere in the value.
     #[test]
     fn keys_are_tuples_of_columns(rows in proptest::collection::vec(wide(), 1..12)) {
         let db = in_memory();
@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-/// Proves that what serde has encoded, and what is nested, is passed over and is no column.
+/// Proves that a value that serde has encoded, and a nested value, is skipped and is not a column.
 #[test]
 fn what_is_no_column() {
     let db = in_memory();

@@ -5,7 +5,7 @@ use braiddb::recovery::{Past, restore};
 use braiddb::tools::{SalvageOptions, backup, salvage, verify};
 use braiddb::wal::Until;
 
-/// A program that declares the indexes, and writes three rows.
+/// Runs a program that declares the indexes, and writes three rows.
 fn first_program(storage: &MemoryStorage, checkpoints: bool) -> Database {
     let db = open_as(storage, Durability::Sync).unwrap();
     let (people, ..) = declared(&db);
@@ -21,8 +21,8 @@ fn first_program(storage: &MemoryStorage, checkpoints: bool) -> Database {
     db
 }
 
-/// What the database then has: rows are found, and written by those that declare nothing; afterwards everything is found by a
-/// program that does.
+/// Checks what the database then has. A program that declares nothing finds and writes rows. Afterwards, a program
+/// that declares the indexes finds everything by them.
 fn check_kept(storage: &MemoryStorage) {
     let db = open(storage);
     let kept: Vec<_> =
@@ -43,7 +43,7 @@ fn check_kept(storage: &MemoryStorage) {
     db.close().unwrap();
 }
 
-/// Proves that declarations are found again after an orderly close, by the log and by a checkpoint.
+/// Proves that declarations are found again after an orderly close, from the log and from a checkpoint.
 #[test]
 fn closed_and_opened() {
     for checkpoints in [false, true] {
@@ -58,7 +58,7 @@ fn closed_and_opened() {
     }
 }
 
-/// Proves the same of a process that is killed.
+/// Proves the same after the process is killed.
 #[test]
 fn killed_and_opened() {
     for checkpoints in [false, true] {
@@ -95,7 +95,7 @@ fn copies_have_them() {
     }
 }
 
-/// Proves that a database that is opened to be read has them when they are asked for, and no others.
+/// Proves that a database that is opened read-only has the indexes when they are asked for, and no others.
 #[test]
 fn opened_to_be_read() {
     let storage = disk();
@@ -114,7 +114,7 @@ fn opened_to_be_read() {
     assert!(matches!(put_raw(&db, 9, &person("Eve", "London")), Err(Error::ReadOnly)));
 }
 
-/// Proves that what is done to a table is done to its indexes, for good.
+/// Proves that what is done to a table is done to its indexes, permanently.
 #[test]
 fn tables_and_indexes_that_go() {
     let storage = disk();

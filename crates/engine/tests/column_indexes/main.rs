@@ -1,5 +1,5 @@
-//! Secondary indexes by columns, which the database keeps: all programs that write rows maintain them, after whatever
-//! end of the one before.
+//! Secondary indexes by columns, whose definitions the database keeps: every program that writes rows maintains them,
+//! however the previous program ended.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -57,7 +57,7 @@ fn in_memory() -> Database {
     Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap()
 }
 
-/// What is on a disk now: all that is left when the process is killed.
+/// Copies what is on the disk now, which is all that is left if the process is killed.
 fn killed(storage: &MemoryStorage) -> MemoryStorage {
     let copy = disk();
     for name in storage.list().unwrap() {
@@ -69,7 +69,7 @@ fn killed(storage: &MemoryStorage) -> MemoryStorage {
     copy
 }
 
-/// As a program declares them.
+/// Declares the indexes as a program does.
 fn declared(db: &Database) -> (People, ByCity, ByName) {
     let people = db.table("people").unwrap();
     let by_city = db.index_on(people, "by city", &["city", "name"]).unwrap();
@@ -77,7 +77,7 @@ fn declared(db: &Database) -> (People, ByCity, ByName) {
     (people, by_city, by_name)
 }
 
-/// The names of a city's people, by the index.
+/// Returns the names of a city's people, by the index.
 fn of_city(db: &Database, by_city: ByCity, city: &str) -> Vec<String> {
     db.transact(|tx| {
         let mut rows = tx.scan_by(by_city, (city, "")..(city, "\u{10ffff}"));
@@ -91,7 +91,7 @@ fn of_city(db: &Database, by_city: ByCity, city: &str) -> Vec<String> {
     .unwrap()
 }
 
-/// Writes a row as its bytes, as a program that knows none of its types.
+/// Writes a row as bytes, like a program that knows none of its types.
 fn put_raw(db: &Database, key: u64, person: &Person) -> Result<()> {
     let raw = db.raw_table("people").unwrap();
     let bytes = Person::encode(person)?;
@@ -108,7 +108,7 @@ fn rows_are_found_by_columns() {
     let db = in_memory();
     let people: People = db.table("people").unwrap();
     db.transact(|tx| tx.put(people, 1, &person("Ada", "London"))).unwrap();
-    let (_, by_city, by_name) = declared(&db); // of a row that is there
+    let (_, by_city, by_name) = declared(&db); // of an existing row
     db.transact(|tx| tx.put(people, 2, &person("Alan", "London"))).unwrap();
     put_raw(&db, 3, &person("Grace", "New York")).unwrap();
     assert_eq!(of_city(&db, by_city, "London"), ["Ada", "Alan"]);
@@ -124,7 +124,7 @@ fn rows_are_found_by_columns() {
     db.clear(people).unwrap();
     assert_eq!(of_city(&db, by_city, "Paris"), [""; 0]);
     assert!(db.transact(|tx| tx.get_by(by_name, "Ada")).unwrap().is_none());
-    // No value of the table's type.
+    // Not a value of the table's type.
     let raw = db.raw_table("people").unwrap();
     for bytes in [&b""[..], b"\x01", b"\x07\0\0\0abc\x01\0", b"\0\0\0\0\0\0\0\0\0\0\0\0\x02\0"] {
         let written = db.transact(|tx| tx.with(async |txn| raw.put(txn, &[9; 8], bytes).await));
@@ -132,7 +132,7 @@ fn rows_are_found_by_columns() {
     }
 }
 
-/// Proves that columns of tuples are known by their numbers, and that one column is a key by itself.
+/// Proves that columns of tuples are named by their numbers, and that one column alone is a key.
 #[test]
 fn columns_of_tuples() {
     let db = in_memory();

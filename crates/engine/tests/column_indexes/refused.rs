@@ -1,4 +1,4 @@
-//! Indexes that cannot be.
+//! Indexes that are refused.
 
 use super::*;
 use braiddb::Plain;
@@ -13,7 +13,7 @@ fn reason<T: std::fmt::Debug>(refused: Result<T>) -> String {
     }
 }
 
-/// Proves that columns that make no key are told with the reason, and that nothing is left of the attempt.
+/// Proves that columns that make no key are refused with the reason, and that nothing remains of the attempt.
 #[test]
 fn columns_that_are_none() {
     let db = in_memory();
@@ -32,7 +32,7 @@ fn columns_that_are_none() {
     db.index_on::<(String, Option<u16>), _, _>(people, "i", &["name", "born"]).unwrap();
 }
 
-/// Proves that values without columns are told.
+/// Proves that values without columns are refused with the reason.
 #[test]
 fn values_without_columns() {
     for no_columns in 0..4 {
@@ -56,7 +56,8 @@ fn values_without_columns() {
     }
 }
 
-/// Proves that an index is not declared as another one, be that by columns or by a function, and that both are named.
+/// Proves that an index cannot be declared again with other columns or by another function, and that the error names
+/// both.
 #[test]
 fn declared_otherwise() {
     let storage = disk();
@@ -76,7 +77,7 @@ fn declared_otherwise() {
         assert_eq!(other, texts("by name", "unique by (name)", "by (name)"));
         let by_function = mismatch(db.unique_index(people, "by name", |_, person: Person| Some(person.name)));
         assert_eq!(by_function, texts("by name", "unique by (name), which are string", "unique by string"));
-        // And one by a function does not become one by columns.
+        // An index by a function does not become an index by columns either.
         db.index(people, "mine", |_, person: Person| Some(person.city)).unwrap();
         let by_columns = mismatch(db.index_on(people, "mine", &["city"]));
         assert_eq!(by_columns, texts("mine", "by string", "by (city), which are string"));
@@ -87,7 +88,7 @@ fn declared_otherwise() {
     }
 }
 
-/// Proves that a key that is too long is refused, and the row not written.
+/// Proves that a key that is too long is refused, and that the row is not written.
 #[test]
 fn keys_that_are_too_long() {
     let db = in_memory();

@@ -1,8 +1,8 @@
-//! Types that change, of tables with indexes by columns.
+//! Changing types of tables that have indexes by columns.
 
 use super::*;
 
-/// A year is added, the city has another place.
+/// A year is added, and the city has another place.
 mod second {
     use braiddb::Value;
 
@@ -40,7 +40,7 @@ mod third {
     }
 }
 
-/// What the fourth program has instead: no city at all.
+/// The fourth program's type instead: no city at all.
 mod without {
     use super::second;
     use braiddb::Value;
@@ -58,7 +58,7 @@ mod without {
     }
 }
 
-/// It is an enum, whose variants have columns of their own.
+/// The type is an enum, whose variants have columns of their own.
 mod varied {
     use super::second;
     use braiddb::Value;
@@ -82,8 +82,8 @@ fn two(name: &str, city: &str) -> second::Person {
     second::Person { died: Some(1852), city: city.into(), name: name.into() }
 }
 
-/// Proves that rows of all versions that have the columns are in the index, wherever their fields are, by whichever type they were written; also
-/// those of a version that a program brings that comes later.
+/// Proves that rows of all versions that have the columns are in the index, wherever their fields are and by whichever
+/// type they were written. This includes rows of a version that a later program brings.
 #[test]
 fn rows_of_several_versions() {
     let storage = disk();
@@ -91,7 +91,7 @@ fn rows_of_several_versions() {
     let (people, ..) = declared(&db);
     db.transact(|tx| tx.put(people, 1, &person("Ada", "London"))).unwrap();
     let newer: Table<u64, second::Person> = db.table("people").unwrap();
-    // By either type, as both are of the table.
+    // By either type, because both are the table's types.
     db.transact(|tx| {
         tx.put(newer, 2, &two("Alan", "London"))?;
         tx.put(people, 3, &person("Grace", "New York"))
@@ -120,7 +120,7 @@ fn rows_of_several_versions() {
     assert_eq!(db.migrate(newer).unwrap(), 2);
     assert_eq!(london(), expected);
     assert!(is_taken(db.transact(|tx| tx.put(newer, 4, &two("Grace", ""))), "by name"));
-    // A column that the first version had not, now that no row is of that.
+    // A column that the first version did not have, now that no row is of the first version.
     let died: Index<Option<u16>, _, _> = db.index_on(newer, "by death", &["died"]).unwrap();
     let first = db.transact(|tx| tx.scan_by(died, Some(1)..).next()).unwrap();
     assert_eq!(first.map(|row| row.1), Some(2));
@@ -133,8 +133,8 @@ fn reason<T: std::fmt::Debug>(refused: Result<T>) -> String {
     }
 }
 
-/// Proves that a table is not opened with a version that lacks a column of an index, or has it of another type, and that nothing has
-/// changed then; and what is to be done.
+/// Proves that a table is not opened with a version that lacks a column of an index, or has it with another type.
+/// Nothing has changed then, and the error says what to do.
 #[test]
 fn versions_without_the_column() {
     let storage = disk();
@@ -162,7 +162,7 @@ fn versions_without_the_column() {
 
     db.drop_index("people", "by city").unwrap();
     let newest: Table<u64, third::Person> = db.table("people").unwrap();
-    // Not before all rows have the column as it is now.
+    // Not before all rows have the new column.
     let early = reason(db.index_on::<u32, _, _>(newest, "by city", &["city"]));
     assert!(early.contains("column \"city\" is u32 here, and string in person 1"), "{early}");
     assert_eq!(db.migrate(newest).unwrap(), 2);
@@ -177,7 +177,7 @@ fn versions_without_the_column() {
     assert!(matches!(db.table::<u64, Person>("people"), Err(Error::ShapeMismatch { .. })));
 }
 
-/// Proves that a row has the key that its bytes say, whatever an upgrade would make of them, until it is rewritten.
+/// Proves that a row keeps the key that its bytes give, whatever an upgrade would make of them, until it is rewritten.
 #[test]
 fn an_upgrade_that_changes_the_column() {
     mod louder {

@@ -1,5 +1,5 @@
-//! The databases whose files are kept: how they are made, and what is in them. The example `golden` makes them; the test
-//! of that name opens those that were made by the first release of a version of the format.
+//! The databases whose files are kept: how they are made, and what they contain. The example `golden` makes them. The
+//! test of that name opens the databases that the first release of a version of the format has made.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the example makes what the test only looks at")]
 
@@ -22,7 +22,7 @@ pub const NAMES: [&str; 6] = ["closed", "crashed", "checkpointed", "ranges", "un
 /// Rows of the table of counters, before and after its updates and deletions.
 pub const COUNTERS: u64 = 40;
 
-/// A clock that always makes the same of it: a second from one look to the next, from some day of 2020 on.
+/// A clock that always gives the same times: one second from each reading to the next, beginning on a day of 2020.
 #[derive(Debug, Default)]
 pub struct Steady(AtomicU64);
 
@@ -37,7 +37,7 @@ impl Clock for Steady {
 }
 
 pub fn options() -> Options {
-    // (By this clock, any wait would soon be too long.)
+    // By this clock, any wait would soon be too long.
     Options { workers: 0, log_segment_bytes: 8192, log_wait_ms: 0, ..Options::default() }
 }
 
@@ -46,13 +46,13 @@ pub fn memory() -> Arc<dyn Storage> {
 }
 
 fn open(storage: &Arc<dyn Storage>, durability: Durability) -> (Database, Stepped<Serializable>) {
-    // (Nobody waits for what is flushed here.)
+    // Nothing waits for what is flushed here.
     let options = Options { durability, ..options() };
     let clock = Arc::new(Steady::default());
     Database::open_stepped(storage.clone(), options, clock, PlantedDurability::None).unwrap()
 }
 
-/// Puts a row, or looks whether it is there.
+/// Puts a row, or checks that it is there.
 macro_rules! row {
     ($puts:expr, $db:expr, $tx:expr, $name:literal, $key_type:ty, $value_type:ty, $key:expr, $value:expr) => {{
         let table: Table<$key_type, $value_type> = $db.table($name).unwrap();
@@ -64,7 +64,7 @@ macro_rules! row {
     }};
 }
 
-/// Puts a row of each type of keys and of values, or looks whether they are there.
+/// Puts a row of each type of keys and of values, or checks that they are there.
 pub fn every_type(db: &Database, tx: &Transaction, puts: bool) {
     row!(puts, db, tx, "u8 by u8", u8, u8, 200, 7);
     row!(puts, db, tx, "u16 by u16", u16, u16, 1, 65_535);
@@ -101,7 +101,7 @@ pub fn counters(transactions: u64) -> BTreeMap<u64, u64> {
     rows
 }
 
-/// Runs transactions of these numbers on the table of counters.
+/// Runs the transactions with these numbers on the table of counters.
 fn count(db: &Database, stepped: &mut Stepped<Serializable>, transactions: std::ops::Range<u64>) {
     let table: Table<u64, u64> = db.table("counters").unwrap();
     for i in transactions {
@@ -130,7 +130,7 @@ fn checkpoint(stepped: &mut Stepped<Serializable>) {
     stepped.flush().unwrap();
 }
 
-/// How many transactions of the table of counters a database of this name has.
+/// The number of transactions of the table of counters in the database of this name.
 pub fn transactions(name: &str) -> u64 {
     match name {
         "closed" | "crashed" | "unlogged" => 60,
@@ -141,7 +141,7 @@ pub fn transactions(name: &str) -> u64 {
     }
 }
 
-/// The files of the database of this name.
+/// Makes the files of the database of this name.
 pub fn make(name: &str) -> Arc<dyn Storage> {
     let storage = memory();
     match name {
@@ -177,7 +177,7 @@ pub fn make(name: &str) -> Arc<dyn Storage> {
     storage
 }
 
-/// A log over several segments; the position behind its first 30 transactions of counters.
+/// Makes a log over several segments. Returns the position behind its first 30 transactions of counters.
 fn closed(storage: &Arc<dyn Storage>) -> Lsn {
     let (db, mut stepped) = open(storage, Durability::Async);
     put_every_type(&db, &mut stepped);
@@ -188,7 +188,7 @@ fn closed(storage: &Arc<dyn Storage>) -> Lsn {
     lsn
 }
 
-/// A log whose last run, of two records, has lost the first of them.
+/// Makes a log whose last run, of two records, has lost the first of them.
 fn crashed(storage: &Arc<dyn Storage>) {
     let (db, mut stepped) = open(storage, Durability::Async);
     put_every_type(&db, &mut stepped);
@@ -213,12 +213,12 @@ fn crashed(storage: &Arc<dyn Storage>) {
     assert!(torn, "the run is in a segment");
 }
 
-/// What the table of several ranges holds.
+/// The contents of the table of several ranges.
 pub fn ranged() -> impl Iterator<Item = (u64, Vec<u8>)> {
     (0..300).map(|key| (key * 3, vec![key as u8; (key * 7 % 50) as usize]))
 }
 
-/// A checkpoint in which a table has several files, of two checkpoints, and no log.
+/// Makes a checkpoint in which a table has several files, of two checkpoints, and no log.
 fn ranges(storage: &Arc<dyn Storage>) {
     let database = DatabaseId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
     Identity::create(&**storage, database).unwrap();

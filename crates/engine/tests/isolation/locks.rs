@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::thread;
 
-/// A transaction on a worker that asks for row 1 while a younger one holds it, and adds 1 to it.
+/// A transaction on a worker that locks row 1 while a younger transaction holds it, and adds 1 to it.
 struct Waiter<C: ConcurrencyControl> {
     worker: Worker<C, OnMiss>,
     spawned: Spawned,
@@ -24,7 +24,7 @@ struct Waiter<C: ConcurrencyControl> {
 }
 
 impl<C: ConcurrencyControl> Waiter<C> {
-    /// Waits for what is returned second.
+    /// Makes the waiter and the holder that it waits for.
     fn new(db: &Database<C>, table: Table<u64, u64>) -> (Waiter<C>, Transaction<C>) {
         let mut worker = db.worker();
         let (is_held, attempts) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
@@ -41,7 +41,7 @@ impl<C: ConcurrencyControl> Waiter<C> {
         };
         let spawned = worker.spawn(body, move |result| *end.borrow_mut() = Some(result)).unwrap();
         worker.step();
-        put(db, table, &[(98, 0)]); // time passes, so that the holder is the younger one
+        put(db, table, &[(98, 0)]); // time passes, so the holder is younger
         let holder = db.begin().unwrap();
         assert_eq!(holder.get_for_update(table, 1).unwrap(), Some(10));
         is_held.set(true);
@@ -57,7 +57,7 @@ impl<C: ConcurrencyControl> Waiter<C> {
         }
     }
 
-    /// What it has found under its lock, and at which attempt.
+    /// Returns what the waiter found under its lock, and at which attempt.
     fn end(mut self) -> (Option<u64>, u32) {
         while self.worker.open() > 0 {
             self.worker.step();
@@ -85,8 +85,8 @@ fn check_waiter<C: ConcurrencyControl>() {
     }
 }
 
-/// Proves that a row is waited for: whoever waits goes on with it if the holder has not changed it, however the
-/// holder ends, and is run again if it has.
+/// Proves that a transaction waits for a row, and continues with it if the holder has not changed it, however the
+/// holder ends. If the holder has changed the row, the waiting transaction is run again.
 #[test]
 fn a_waiter_gets_the_row() {
     check_waiter::<Serializable>();
@@ -106,7 +106,7 @@ fn a_cancelled_waiter_is_gone() {
     assert_eq!(value(&db, table, 1), Some(11));
 }
 
-/// Proves that a lock that is no longer awaited does not hold up what its transaction does instead.
+/// Proves that a lock that is no longer awaited does not delay what its transaction does instead.
 #[test]
 fn a_lock_may_be_given_up() {
     let db = database::<Serializable>();
@@ -189,8 +189,8 @@ fn check_no_wait<C: ConcurrencyControl>(takes: fn(&Transaction<C>, Table<u64, u6
     holder.commit().unwrap();
 }
 
-/// Proves that who will not wait is told so, or passes the row over, whether it is locked or written and whoever is
-/// older; and that its transaction can go on and commit.
+/// Proves that a transaction that does not wait gets an error, or skips the row, whether the row is locked or written
+/// and whichever transaction is older. The transaction can continue and commit.
 #[test]
 fn who_will_not_wait_goes_on() {
     let locks = |tx: &Transaction, t| assert_eq!(tx.get_for_update(t, 1).unwrap(), Some(10));
@@ -200,7 +200,7 @@ fn who_will_not_wait_goes_on() {
     check_no_wait::<Snapshot>(|tx, t| tx.put(t, 1, 11).unwrap());
 }
 
-/// Proves that transactions that take the first row that is not locked take different ones.
+/// Proves that transactions that each take the first row that is not locked take different rows.
 #[test]
 fn skipping_takes_different_rows() {
     let db = database::<Serializable>();
@@ -222,7 +222,7 @@ fn skipping_takes_different_rows() {
     }
 }
 
-/// Transactions that lock two rows, half of them in the opposite order, and add 1 to each.
+/// Runs transactions that lock two rows, half of them in the opposite order, and add 1 to each.
 fn add_in_both_orders<C: ConcurrencyControl, S: Suspend>(db: &Database<C>, policy: S, first: u64) {
     let table = db.table::<u64, u64>("t").unwrap();
     let mut worker = db.worker_with(policy, WorkerOptions { batch: 8.into(), ..WorkerOptions::default() });
@@ -256,7 +256,7 @@ fn opposite_orders_all_commit() {
     check_opposite_orders::<Snapshot>();
 }
 
-/// Proves that where there is no row nothing is locked, but that there was none is read.
+/// Proves that an absent row is not locked, but that its absence counts as read.
 #[test]
 fn an_absent_row_is_not_locked() {
     let db = database::<Snapshot>();
@@ -305,7 +305,7 @@ fn check_own_lock<C: ConcurrencyControl>() {
     }
 }
 
-/// Proves that whoever has locked a row can change it in every way, whatever the length of key and value.
+/// Proves that a transaction that has locked a row can change it in every way, whatever the length of key and value.
 #[test]
 fn a_locked_row_can_be_changed() {
     check_own_lock::<Serializable>();
@@ -334,8 +334,8 @@ fn check_nothing_is_left<C: ConcurrencyControl>() {
     writer.commit().unwrap();
 }
 
-/// Proves that a lock that no write follows leaves no version behind, and no conflict for those that had begun
-/// before it: readers, lockers or writers.
+/// Proves that a lock without a write leaves no version behind, and causes no conflict for readers, lockers and
+/// writers that began before it.
 #[test]
 fn a_mere_lock_leaves_nothing() {
     check_nothing_is_left::<Serializable>();
@@ -356,8 +356,8 @@ fn readers_do_not_lock() {
     assert!(matches!(tx.commit(), Err(Error::ReadOnly)));
 }
 
-/// Proves that interactive transactions of one thread, which nobody can release, wait for each other no longer than
-/// allowed, the older or the younger; and that all go on.
+/// Proves that interactive transactions of one thread, of which none can be released, wait for each other no longer
+/// than allowed, whichever is older, and that all continue.
 #[test]
 fn interactive_transactions_of_one_thread() {
     let options = Options { workers: 0, lock_wait_ms: 20, ..Options::default() };

@@ -1,5 +1,5 @@
 //! What transactions may see of each other: row locks, untracked reads, declared readers, phantoms, and waits that
-//! have an end. Each test reads as a promise, under both schemes where both make it.
+//! end. Each test states a promise, under both schemes if both make it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,20 +14,20 @@ use braiddb::metrics::SystemClock;
 use braiddb::{ConcurrencyControl, Database, Options, Result, Table, Txn};
 use std::sync::Arc;
 
-/// A database without threads of its own. Whoever runs into conflicts is run again for as long as it takes.
+/// Makes a database without threads of its own. A transaction that meets conflicts is run again without limit.
 fn database<C: ConcurrencyControl>() -> Database<C> {
     let options = Options { workers: 0, retries_max: u32::MAX, ..Options::default() };
     Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
 }
 
-/// The table `t`, with these rows.
+/// Makes the table `t` with these rows.
 fn table_of<C: ConcurrencyControl>(db: &Database<C>, rows: &[(u64, u64)]) -> Table<u64, u64> {
     let table = db.table("t").unwrap();
     put(db, table, rows);
     table
 }
 
-/// Sets these rows in a transaction of their own.
+/// Sets these rows in a separate transaction.
 fn put<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, rows: &[(u64, u64)]) {
     let tx = db.begin().unwrap();
     for (key, value) in rows {
@@ -36,12 +36,12 @@ fn put<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, rows: &[
     tx.commit().unwrap();
 }
 
-/// A row's value, to a transaction that begins now.
+/// Returns a row's value, as a transaction sees it that begins now.
 fn value<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, key: u64) -> Option<u64> {
     db.begin().unwrap().get(table, key).unwrap()
 }
 
-/// How many of two transactions commit of which each reads, by `read`, the row that the other then writes.
+/// Two transactions each read, by `read`, the row that the other then writes. Returns how many of them commit.
 fn skew<C: ConcurrencyControl>(
     rows: &[(u64, u64)],
     read: impl AsyncFn(&Txn<C>, Table<u64, u64>, u64) -> Result<()>,

@@ -1,5 +1,5 @@
-//! Keys that come and go where a transaction has looked, in tables whose keys are longer than a slice of the index:
-//! keys that share their first eight or sixteen bytes lie in layers that come and go with them.
+//! Keys that are inserted and deleted where a transaction has looked, in tables whose keys are longer than a slice of
+//! the index. Keys that share their first eight or sixteen bytes are in layers that appear and disappear with them.
 
 use super::database;
 use braiddb::{
@@ -11,7 +11,7 @@ use braiddb::{
 enum Look {
     /// A key.
     Get(&'static str),
-    /// The keys from one up to another, ascending or descending, so many at most.
+    /// The keys from one key up to another, ascending or descending, with a limit.
     Scan(&'static str, &'static str, usize),
     Reverse(&'static str, &'static str, usize),
     Prefix(&'static str),
@@ -22,13 +22,13 @@ enum Look {
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Insert(&'static str),
-    /// So many keys that begin so: nodes split.
+    /// Inserts this many keys with this prefix, so that nodes split.
     InsertMany(&'static str, usize),
     Delete(&'static str),
     Update(&'static str),
 }
 
-/// Rows that are there; rows that were there, and whose records and layers may be gone; what happens.
+/// Present rows; former rows, whose records and layers may be gone; the reader's look; the change.
 struct Case(&'static [&'static str], &'static [&'static str], Look, Change);
 
 use Change::{Delete, Insert, InsertMany, Update};
@@ -37,7 +37,7 @@ use Look::{Get, Prefix, Reverse, ReversePrefix, Scan};
 const ALL: usize = usize::MAX;
 
 const CASES: &[Case] = &[
-    // A key that is absent, and comes: alone, beside others, and into layers that spring into being with it.
+    // An absent key is inserted: alone, beside others, and into layers that appear with it.
     Case(&[], &[], Get("k"), Insert("k")),
     Case(&["a", "z"], &[], Get("k"), Insert("k")),
     Case(&["abcdefgh"], &[], Get("abcdefghi"), Insert("abcdefghi")),
@@ -52,7 +52,7 @@ const CASES: &[Case] = &[
         Get("abcdefghijklmnopqrstuvwxz"),
         Insert("abcdefghijklmnopqrstuvwxz"),
     ),
-    // Layers that are gone, or go while the reader is open.
+    // Layers that are gone, or disappear while the reader is open.
     Case(&[], &["abcdefghi", "abcdefghj"], Get("abcdefghi"), Insert("abcdefghi")),
     Case(&[], &["abcdefghi", "abcdefghj"], Get("abcdefghk"), Insert("abcdefghk")),
     Case(&["abcdefghi"], &["abcdefghj", "abcdefghk"], Get("abcdefghj"), Insert("abcdefghj")),
@@ -84,11 +84,11 @@ const CASES: &[Case] = &[
     Case(&["abcdefghi"], &[], Scan("a", "b", ALL), InsertMany("abcdefgh", 60)),
     Case(&["abcdefghi"], &[], Get("abcdefgh-17"), InsertMany("abcdefgh-", 60)),
     Case(&["a", "c"], &[], Reverse("a", "c", ALL), InsertMany("b", 40)),
-    // Limits: what lies before the last row returned has been read.
+    // Limits: everything before the last returned row counts as read.
     Case(&["b", "c", "d"], &[], Scan("a", "z", 1), Insert("abcdefghi")),
     Case(&["b", "c", "d"], &[], Reverse("a", "z", 1), Insert("defghijklmnop")),
     Case(&["b", "d"], &[], Scan("a", "z", 2), Insert("c")),
-    // Rows that go or change.
+    // Rows that are deleted or changed.
     Case(&["abcdefghi", "abcdefghj"], &[], Scan("a", "b", ALL), Delete("abcdefghj")),
     Case(&["abcdefghi"], &[], Prefix("abcdefgh"), Delete("abcdefghi")),
     Case(
@@ -124,7 +124,7 @@ fn change<C: ConcurrencyControl>(tx: &Transaction<C>, table: Rows, change: Chang
     }
 }
 
-/// When what was removed before is cleaned up.
+/// When removed rows are cleaned up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cleans {
     First,
@@ -134,7 +134,8 @@ enum Cleans {
 
 const SIDE: &str = "side";
 
-/// A write skew: one looks and writes a row that the other reads, who changes what the first looks at.
+/// Plays a write skew: the looker looks and writes a row that the changer reads, and the changer changes what the
+/// looker looks at.
 fn play<C: ConcurrencyControl>(case: &Case, cleans: Cleans, looks_first: bool, changer_first: bool) -> usize {
     let Case(rows, gone, looked, changed) = *case;
     let db: Database<C> = database();
@@ -194,14 +195,14 @@ fn check<C: ConcurrencyControl>(expected: usize) {
     }
 }
 
-/// Proves that of a write skew over keys that come, go or change one transaction gives way, whoever looks, changes
+/// Proves that one transaction of a write skew over inserted, deleted or changed keys aborts, whichever looks, changes
 /// or commits first.
 #[test]
 fn phantoms_are_found() {
     check::<Serializable>(1);
 }
 
-/// Proves that each of these cases is one: where nothing is tracked both commit.
+/// Proves that each of these cases is a write skew: without tracking, both transactions commit.
 #[test]
 fn phantoms_are_there() {
     check::<Snapshot>(2);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 type Numbers = Table<u64, u64>;
 
-/// Longer than any test takes: what ends before that has not ended by its time being over.
+/// Longer than any test takes, so no wait in a test ends because its time is over.
 const LONG_MS: u64 = 120_000;
 
 fn database(workers: usize, lock_wait_ms: u64) -> (Database, Numbers) {
@@ -28,7 +28,7 @@ fn database(workers: usize, lock_wait_ms: u64) -> (Database, Numbers) {
     (db, table)
 }
 
-/// Waits until so many wait for a row: each is charged to the account.
+/// Waits until this many waits for rows are charged to the account.
 fn until_waiting(db: &Database, waiting: u64) {
     let began = Instant::now();
     while db.statistics().locks_awaited < waiting {
@@ -37,7 +37,7 @@ fn until_waiting(db: &Database, waiting: u64) {
     }
 }
 
-/// Nanoseconds that the thread has been on a core, where the system tells.
+/// The nanoseconds that the thread has been on a core, if the system reports them.
 fn time_on_core_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok()
@@ -45,7 +45,7 @@ fn time_on_core_ns() -> Option<u64> {
 
 #[test]
 fn an_interactive_waiter_sleeps() {
-    // Proves: the thread of a waiter takes next to no processor time, however long the holder is idle.
+    // Proves that a waiting thread takes next to no processor time, however long the holder is idle.
     let (db, table) = database(0, LONG_MS);
     let holder = db.begin().unwrap();
     holder.put(table, 1, 11).unwrap();
@@ -65,7 +65,8 @@ fn an_interactive_waiter_sleeps() {
     });
 }
 
-/// A worker whose transaction waits for the holder of row 1 makes no rounds meanwhile; and at most `rounds_max` in all.
+/// Checks that a worker whose transaction waits for the holder of row 1 makes no rounds meanwhile, and at most
+/// `rounds_max` in all.
 fn check_worker_sleeps(
     rounds_max: u64,
     act: impl AsyncFn(&Txn, Numbers) -> Result<()> + Send + Copy + 'static,
@@ -76,7 +77,7 @@ fn check_worker_sleeps(
     let before = db.statistics().rounds;
     let waiter = db.run(async move |tx| act(tx, table).await);
     until_waiting(&db, 1);
-    // The worker tells what it has counted before it sleeps.
+    // The worker publishes its counts before it sleeps.
     let mut rounds = db.statistics().rounds;
     for calm in 0.. {
         assert!(calm < 100, "it does not come to rest");
@@ -93,16 +94,16 @@ fn check_worker_sleeps(
 
 #[test]
 fn a_worker_whose_transaction_waits_sleeps() {
-    // Proves: neither a lock that is waited for nor a write that meets an idle transaction's keeps a worker at work;
-    // both go on when that one ends.
+    // Proves that neither a lock that is waited for nor a write that meets an idle transaction's write keeps a worker
+    // busy, and that both continue when the idle transaction ends.
     check_worker_sleeps(200, async |tx, table| tx.get_for_update(table, 1).await.map(drop));
     check_worker_sleeps(50_000, async |tx, table| tx.put(table, 1, 12).await);
 }
 
 #[test]
 fn a_write_that_meets_an_open_transaction_is_run_again_when_that_has_ended() {
-    // Proves: however long an open transaction has a row, one that wants to write it is run once in vain, and not again and again; on
-    // a worker that interleaves, and on one that does not.
+    // Proves that a transaction that wants to write a row runs only once in vain, however long an open transaction has
+    // the row, on a worker that interleaves and on a worker that does not.
     for interleaves in [true, false] {
         let (db, table) = database(0, LONG_MS);
         let holder = db.begin().unwrap();
@@ -131,7 +132,8 @@ fn a_write_that_meets_an_open_transaction_is_run_again_when_that_has_ended() {
 
 #[test]
 fn a_waiter_is_woken_however_the_holder_ends() {
-    // Proves: commit, abort, drop, and a panic beside it end the wait; interactive and on a worker, older and younger.
+    // Proves that commit, abort, drop, and a panic of the holder end the wait, interactive and on a worker, for older
+    // and younger holders.
     type End = fn(Transaction);
     let ends: [End; 4] = [
         |holder| holder.commit().unwrap(),
@@ -180,8 +182,8 @@ fn locked_row(error: Error) -> Box<LockedRow> {
 
 #[test]
 fn a_wait_ends_by_its_time() {
-    // Proves: a holder that never ends is not waited for beyond the time that the database or the call says; the
-    // error names table, key and holder; the waiter's transaction goes on.
+    // Proves that a wait for a holder that never ends takes no longer than the database or the call says. The error
+    // names table, key and holder, and the waiting transaction continues.
     let (db, table) = database(1, 150);
     let named: Table<String, u64> = db.table("names").unwrap();
     put(&db, table, &[(5, 0)]);
@@ -208,7 +210,7 @@ fn a_wait_ends_by_its_time() {
     tx.put(table, 2, 21).unwrap();
     tx.commit().unwrap();
 
-    // On a worker of the database, on one of the caller's own, and for a write that meets conflicts.
+    // On a worker of the database, on a worker of the caller, and for a write that meets conflicts.
     let row =
         locked_row(db.run(async move |tx| tx.get_for_update(table, 1).await.map(drop)).wait().unwrap_err());
     assert!(row.waited >= Duration::from_millis(150), "{row:?}");
@@ -219,7 +221,7 @@ fn a_wait_ends_by_its_time() {
     assert!(error.to_string().starts_with("row 0x0000000000000001 of table \"t\""), "{error}");
     let row = locked_row(error);
     assert_eq!(row.holder.unwrap().kind, HolderKind::Interactive);
-    // A worker that is only stepped.
+    // On a worker that is only stepped.
     let mut worker = db.worker_with(OnMiss, WorkerOptions::default());
     let ended = std::rc::Rc::new(Cell::new(false));
     let end = ended.clone();
@@ -234,8 +236,8 @@ fn a_wait_ends_by_its_time() {
 
 #[test]
 fn those_in_a_queue_are_served_in_order() {
-    // Proves: whoever has waited longest gets the row next, on workers and threads; and one that comes when it is free
-    // does not overtake them.
+    // Proves that the transaction that has waited longest gets the row next, on workers and threads, and that a
+    // transaction that arrives when the row is free does not overtake it.
     let (db, table) = database(1, LONG_MS);
     let order = Mutex::new(Vec::new());
     let holder = db.begin().unwrap();
@@ -277,8 +279,8 @@ fn until_nobody_waits(db: &Database) {
 
 #[test]
 fn one_that_leaves_the_queue_lets_the_next_have_its_turn() {
-    // Proves: a waiter that is cancelled, first in the queue or not, delays nobody; nor does one that is forgotten, once its
-    // transaction has ended.
+    // Proves that a cancelled waiter, first in the queue or not, delays no other transaction. Neither does a leaked
+    // waiter once its transaction has ended.
     let (db, table) = database(1, LONG_MS);
     let holder = db.begin().unwrap();
     assert_eq!(holder.get_for_update(table, 1).unwrap(), Some(10));
@@ -311,7 +313,8 @@ fn one_that_leaves_the_queue_lets_the_next_have_its_turn() {
     until_nobody_waits(&db);
 }
 
-/// So many transactions, each of which holds a row and asks for the next one's, every other one on a worker.
+/// Runs this many transactions, each of which holds a row and asks for the next transaction's row. Every other one is
+/// on a worker.
 fn check_circle(members: u64) {
     let (db, table) = database(0, LONG_MS);
     put(&db, table, &(1..=members).map(|key| (key, 0)).collect::<Vec<_>>());
@@ -358,15 +361,15 @@ fn check_circle(members: u64) {
 
 #[test]
 fn a_cycle_is_found_when_it_closes() {
-    // Proves: of 2, 3 and 10 transactions that would wait for each other, on workers and threads, exactly one gives way,
-    // and long before any time is over.
+    // Proves that of 2, 3 and 10 transactions that would wait for each other, on workers and threads, exactly one
+    // aborts, long before any time is over.
     [2, 3, 10].into_iter().for_each(check_circle);
 }
 
 #[test]
 fn a_transaction_that_waits_twice_at_once_is_found_in_a_cycle() {
-    // Proves: edges of one transaction that waits for two rows are all looked at; and asking twice for one row, while it
-    // waits for it and when it has it, is no cycle.
+    // Proves that all edges of a transaction that waits for two rows are looked at. Asking twice for one row, while
+    // the transaction waits for it and when it has it, is no cycle.
     let (db, table) = database(0, LONG_MS);
     let mut worker = db.worker();
     let holders = [1, 2].map(|key| {
@@ -404,7 +407,8 @@ fn a_transaction_that_waits_twice_at_once_is_found_in_a_cycle() {
 
 #[test]
 fn a_row_taken_past_the_queue_closes_a_cycle_too() {
-    // Proves: a row that a plain write takes while others are in the queue for it is found to be held by that one.
+    // Proves that a row that a plain write takes, while others are in the queue for it, is known to be held by the
+    // writer.
     let (db, table) = database(0, LONG_MS);
     let barrier = Barrier::new(2);
     thread::scope(|scope| {
@@ -422,7 +426,7 @@ fn a_row_taken_past_the_queue_closes_a_cycle_too() {
         until_waiting(db, 1);
         let writer = db.begin().unwrap();
         drop(holder);
-        // Whoever is faster: the waiter, whose turn it is, or this write.
+        // Either the waiter, whose turn it is, or this write is faster.
         if writer.put(table, 1, 11).is_ok() {
             let found = writer.get_for_update(table, 2).map(drop);
             drop(writer);
@@ -441,7 +445,7 @@ fn a_row_taken_past_the_queue_closes_a_cycle_too() {
 
 #[test]
 fn skipping_tells_locked_from_absent() {
-    // Proves: a row that another transaction has is told from one that is not there or was deleted.
+    // Proves that a row that another transaction has is distinguished from a row that is absent or deleted.
     let (db, table) = database(0, LONG_MS);
     let holder = db.begin().unwrap();
     holder.put(table, 1, 11).unwrap();
@@ -461,8 +465,8 @@ fn skipping_tells_locked_from_absent() {
 
 #[test]
 fn many_threads_lock_few_rows() {
-    // Proves: with workers and interactive transactions that lock rows in any order and add to them, no addition is
-    // lost, nobody waits for ever, and nothing is left in the queue.
+    // Workers and interactive transactions lock rows in any order and add to them. Proves that no addition is lost,
+    // that no wait is endless, and that nothing remains in the queue.
     fn check<C: braiddb::ConcurrencyControl>() {
         const ROWS: u64 = 4;
         let options = Options { workers: 2, lock_wait_ms: LONG_MS, pin_workers: false, ..Options::default() };
@@ -515,7 +519,7 @@ fn many_threads_lock_few_rows() {
 
 #[test]
 fn a_future_that_is_polled_by_hand_waits_and_leaves() {
-    // Proves: a lock that is dropped while it waits leaves the queue at once.
+    // Proves that a lock that is dropped while it waits leaves the queue at once.
     let (db, table) = database(0, LONG_MS);
     let holder = db.begin().unwrap();
     holder.get_for_update(table, 1).unwrap();
@@ -539,7 +543,7 @@ fn a_future_that_is_polled_by_hand_waits_and_leaves() {
         .unwrap();
 }
 
-/// The next of a sequence of pseudo-random numbers.
+/// Returns the next of a sequence of pseudo-random numbers.
 fn random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
@@ -547,8 +551,8 @@ fn random(seed: &mut u64) -> u64 {
 
 #[test]
 fn every_deadlock_is_found() {
-    // Proves: transactions of a worker and of threads, which lock three of six rows in any order, all commit sooner or later,
-    // and none waits until its time is over; what a worker runs is run again by itself.
+    // Proves that transactions of a worker and of threads, which lock three of six rows in any order, all commit in
+    // the end, and that none waits until its time is over. The worker's transactions are run again by the engine.
     const KEYS: u64 = 6;
     const THREADS: u64 = 8;
     const TRANSACTIONS: u64 = 150;
@@ -597,8 +601,9 @@ fn every_deadlock_is_found() {
 
 #[test]
 fn a_forgotten_wait_takes_no_kept_turn_along() {
-    // Proves: a transaction that is run again with its turn for a row, and has forgotten another wait before, joins the row's
-    // queue anew if another one has taken the row meanwhile. (It would try again and again in one poll, for ever.)
+    // A transaction is run again with its turn for a row, has forgotten another wait before, and another transaction
+    // has taken the row meanwhile. Proves that it joins the row's queue again. Otherwise it would try again and again
+    // in one poll, for ever.
     let (db, table) = database(0, LONG_MS);
     let (other, holder) = (db.begin().unwrap(), db.begin().unwrap());
     other.put(table, 1, 11).unwrap();
@@ -649,7 +654,8 @@ fn a_forgotten_wait_takes_no_kept_turn_along() {
 
 #[test]
 fn one_transaction_waits_many_times_for_a_row() {
-    // Proves: it takes all of its places at once, and is not taken for waiting for itself by way of another one between them.
+    // Proves that the transaction takes all of its places at once, and is not taken for waiting for itself through
+    // another transaction between the places.
     const WAITS: u64 = 2000;
     let (db, table) = database(1, LONG_MS);
     let holder = db.begin().unwrap();

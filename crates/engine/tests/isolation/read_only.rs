@@ -1,4 +1,4 @@
-//! Declared readers, and the order that everybody sees.
+//! Declared readers, and the order that all transactions see.
 
 use super::{database, put, table_of, value};
 use braiddb::suspend::OnMiss;
@@ -31,7 +31,7 @@ fn overwrite<C: ConcurrencyControl>(db: &Database<C>, table: Table<u64, u64>, st
     }
 }
 
-/// The sum of all rows, twice: by a scan, and row by row.
+/// Returns the sum of all rows twice: by a scan, and row by row.
 async fn sums<C: ConcurrencyControl>(tx: &Txn<C>, table: Table<u64, u64>) -> Result<(u64, u64)> {
     tx.declare_read_only();
     let (mut rows, mut scanned, mut read) = (tx.scan(table, ..ROWS), 0, 0);
@@ -71,15 +71,15 @@ fn check_readers<C: ConcurrencyControl>() {
     });
 }
 
-/// Proves that a declared reader is never run again and sees one state, while two threads overwrite what it reads.
+/// Proves that a declared reader is never run again and sees one state while two threads overwrite what it reads.
 #[test]
 fn declared_readers_meet_no_conflict() {
     check_readers::<Serializable>();
     check_readers::<Snapshot>();
 }
 
-/// Fekete's anomaly: `early` reads row 2, which is overwritten; the reader sees that, and not what `early` then
-/// writes. How many of the two commit.
+/// Plays Fekete's anomaly: `early` reads row 2, which is overwritten. The reader sees the new value, but not what
+/// `early` then writes. Returns how many of the two commit.
 fn read_only_anomaly<C: ConcurrencyControl>(
     read: impl FnOnce(&Transaction<C>, Table<u64, u64>) -> Result<()>,
 ) -> usize {
@@ -95,8 +95,8 @@ fn read_only_anomaly<C: ConcurrencyControl>(
     [read, early.commit()].iter().filter(|result| result.is_ok()).count()
 }
 
-/// Proves that a reader counts for the order of the others, whether it declares itself first, after it has read, or
-/// not at all.
+/// Proves that a reader counts in the order of the other transactions, whether it declares itself first, after it has
+/// read, or not at all.
 #[test]
 fn readers_are_in_the_order() {
     let both = |tx: &Transaction, t| tx.get(t, 1).and_then(|_| tx.get(t, 2).map(drop));
@@ -116,7 +116,7 @@ fn readers_are_in_the_order() {
     assert_eq!(read_only_anomaly::<Snapshot>(snapshot), 2);
 }
 
-/// Overwrites row 1 many times, and cleans up whatever no open snapshot needs.
+/// Overwrites row 1 many times, and cleans up everything that no open snapshot needs.
 fn churn(worker: &mut Worker<Serializable, OnMiss>, table: Table<u64, [u8]>) {
     for byte in 0..200 {
         worker.run(async |tx| tx.put(table, 1, &[byte; 500]).await).unwrap();
@@ -126,7 +126,7 @@ fn churn(worker: &mut Worker<Serializable, OnMiss>, table: Table<u64, [u8]>) {
     }
 }
 
-/// Proves that a declaration leaves the transaction its snapshot if it has read something, though untracked: it
+/// Proves that a transaction that has read something, even untracked, keeps its snapshot when it declares itself. It
 /// sees one state, and what it has borrowed stays.
 #[test]
 fn a_late_declaration_keeps_the_snapshot() {
@@ -150,14 +150,14 @@ fn a_late_declaration_keeps_the_snapshot() {
     tx.commit().unwrap();
 }
 
-/// Proves the same where a read is under way, or its scan has begun, when the declaration comes.
+/// Proves the same if a read is in progress, or a scan of the transaction has begun, at the declaration.
 #[test]
 fn a_declaration_amid_a_read_keeps_the_snapshot() {
     let db = database::<Serializable>();
     let table: Table<u64, [u8]> = db.table("t").unwrap();
     let (mut worker, mut other) = (db.worker(), db.worker());
-    worker.set_batch(48); // a lone transaction would run where it stands
-    // Others, so that the table is no small one, in which reads are not left.
+    worker.set_batch(48); // a lone transaction would not suspend
+    // More rows, because reads of a small table do not suspend.
     other.run_each(100..2100, async |tx, key| tx.put(table, *key, &[1]).await, |result| result.unwrap());
     for scans in [false, true] {
         other.run(async |tx| tx.put(table, 1, &[255; 500]).await).unwrap();
@@ -187,8 +187,8 @@ fn a_declaration_amid_a_read_keeps_the_snapshot() {
     }
 }
 
-/// Proves that a declaration needs nothing but its transaction, not even the handle of the database, and that it is
-/// known to others none the less.
+/// Proves that a declaration needs only its transaction, not the database's handle, and that other transactions know
+/// of it all the same.
 #[test]
 fn a_declaration_outlives_the_database() {
     let db = database::<Serializable>();
@@ -243,7 +243,7 @@ fn check_strict_order<C: ConcurrencyControl>() {
     });
 }
 
-/// Proves that what was acknowledged before a transaction began is seen by it, and nothing is ever seen undone.
+/// Proves that a transaction sees what was acknowledged before it began, and that nothing that was seen is undone.
 #[test]
 fn what_was_acknowledged_is_seen() {
     check_strict_order::<Serializable>();
@@ -275,7 +275,7 @@ fn check_timestamps<C: ConcurrencyControl>() {
     assert_eq!(self::value(&db, table, 1), Some(99));
 }
 
-/// Proves that the timestamps of snapshots and commits grow together with the order of commits.
+/// Proves that the timestamps of snapshots and commits grow in the order of commits.
 #[test]
 fn timestamps_grow() {
     check_timestamps::<Serializable>();

@@ -1,10 +1,10 @@
-//! Reads that the transaction does not depend on.
+//! Untracked reads, on which the transaction does not depend.
 
 use super::skew;
 use braiddb::{ConcurrencyControl, Serializable, Snapshot, Txn};
 
-/// Write skew through every kind of read, of rows that are there and of rows that are not; how many commit, tracked
-/// and untracked.
+/// Plays a write skew through every kind of read, of present and of absent rows. `tracked` and `untracked` are the
+/// numbers of transactions that commit.
 fn check<C: ConcurrencyControl>(tracked: usize, untracked: usize) {
     for rows in [&[(1, 1), (2, 2)][..], &[]] {
         let committed = [
@@ -26,14 +26,14 @@ fn check<C: ConcurrencyControl>(tracked: usize, untracked: usize) {
     }
 }
 
-/// Proves that of a write skew one transaction gives way where reads are tracked, and none where they are not.
+/// Proves that one transaction of a write skew aborts if reads are tracked, and none if they are not.
 #[test]
 fn untracked_skew_commits() {
     check::<Serializable>(1, 2);
     check::<Snapshot>(2, 2);
 }
 
-/// Proves that tracking is a matter of the single read: one that is tracked, before or after, counts.
+/// Proves that each read is tracked by itself: a tracked read before or after an untracked one counts.
 #[test]
 fn tracking_is_per_read() {
     let rows = &[(1, 1), (2, 2)];

@@ -1,4 +1,4 @@
-//! Waits for a commit that cannot go on meanwhile.
+//! Waits for a commit that cannot continue meanwhile.
 
 use super::{database, put, table_of, value};
 use braiddb::suspend::{Seeded, Suspend};
@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// Begins a transaction on a worker of this thread and leaves it after so many steps, perhaps within its commit;
-/// has `act` do something in an interactive transaction; and lets it end. Whether `act` gave way; `None`: there
-/// are not so many steps.
+/// Begins a transaction on a worker of this thread and leaves it after this many steps, perhaps within its commit.
+/// Then runs `act` in an interactive transaction, and lets the first transaction end. Returns true if `act` failed
+/// with a conflict or a timeout, and `None` if the transaction has fewer steps.
 fn meet(
     seed: u64,
     steps: u32,
@@ -49,7 +49,7 @@ fn meet(
     Some(gave_way)
 }
 
-/// Lets them meet after every number of steps; some meet within the commit, and give way.
+/// Lets the two meet after every number of steps. Some meet within the commit, and `act` then fails.
 fn check(
     prepare: impl Fn(&Transaction, Table<u64, u64>) -> Result<()>,
     act: impl Fn(Transaction, Table<u64, u64>, &Database) -> Result<()>,
@@ -65,7 +65,7 @@ fn check(
     assert!(gave_way > 0 && gave_way < met, "{gave_way} of {met}");
 }
 
-/// What a new transaction finds of row 1 is the old value or the new one.
+/// Checks that a new transaction finds the old or the new value of row 1.
 fn finds(db: &Database, find: impl Fn(&Transaction) -> Result<Option<u64>>) -> Result<()> {
     let tx = db.begin()?;
     let found = find(&tx)?.unwrap();
@@ -73,19 +73,20 @@ fn finds(db: &Database, find: impl Fn(&Transaction) -> Result<Option<u64>>) -> R
     tx.commit()
 }
 
-/// Proves that a read of what a suspended commit on the same thread has written ends, by giving way.
+/// Proves that a read of what a suspended commit on the same thread has written ends: it fails with a conflict or a
+/// timeout.
 #[test]
 fn reads_end() {
     let nothing = |_: &Transaction, _| Ok(());
     check(nothing, |_, t, db| finds(db, |tx| tx.get(t, 1)));
     check(nothing, |_, t, db| finds(db, |tx| Ok(tx.get_many(t, &[1, 2])?[0])));
     check(nothing, |_, t, db| finds(db, |tx| Ok(tx.scan(t, 1..2).next()?.map(|(_, value)| value))));
-    let at_most = Duration::from_millis(5); // nobody steps the worker meanwhile
+    let at_most = Duration::from_millis(5); // nothing steps the worker meanwhile
     let lock = async |tx: &braiddb::Txn, t| tx.get_for_update(t, 1).timeout(at_most).await;
     check(nothing, |_, t, db| finds(db, |tx| tx.with(async |tx| lock(tx, t).await)));
 }
 
-/// Proves that the papers' ways to schedule reads, run within one poll, end likewise.
+/// Proves that the papers' ways to schedule reads, run within one poll, end in the same way.
 #[test]
 fn reads_of_the_variants_end() {
     let nothing = |_: &Transaction, _| Ok(());
@@ -96,7 +97,7 @@ fn reads_of_the_variants_end() {
     check(nothing, |_, t, db| {
         finds(db, |tx| tx.with(async |tx| research::get_many_nested(tx, t, &[1u64, 2]).await.map(both)))
     });
-    // With as many operations in flight as there is room for, this one runs within its poll.
+    // If as many operations as there is room for are in flight, this operation runs within its poll.
     check(nothing, |_, t, db| {
         finds(db, |tx| {
             tx.with(async |tx| {
@@ -110,7 +111,7 @@ fn reads_of_the_variants_end() {
     });
 }
 
-/// Proves that a commit that has to know the outcome of a suspended one ends, by giving way.
+/// Proves that a commit that depends on the outcome of a suspended commit ends: it fails with a conflict or a timeout.
 #[test]
 fn commits_end() {
     check(
@@ -119,7 +120,7 @@ fn commits_end() {
     );
 }
 
-/// Proves that nobody else is held up: what a suspended commit has not touched is read and written.
+/// Proves that other transactions are not held up: rows that a suspended commit has not touched are read and written.
 #[test]
 fn others_go_on() {
     for steps in 0..100 {
@@ -135,7 +136,7 @@ fn others_go_on() {
     panic!("it never ends");
 }
 
-/// Picks what is not there.
+/// A policy that picks operations that do not exist.
 struct Astray(usize);
 
 impl Suspend for Astray {
@@ -149,7 +150,7 @@ impl Suspend for Astray {
     }
 }
 
-/// Proves that a policy whose answers are out of range reaches no transaction that has ended: each ends once, having
+/// Proves that a policy whose answers are out of range steps no ended transaction: each transaction ends once, and has
 /// read what is there.
 #[test]
 fn a_policy_that_picks_astray_harms_nobody() {

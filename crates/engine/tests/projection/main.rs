@@ -35,10 +35,10 @@ fn blocks_of(block_rows: usize) -> ProjectionOptions {
 }
 
 type Numbers = Table<u64, i64>;
-/// Of these, the value as the only column.
+/// A projection of these rows, with the value as the only column.
 type Values<C> = Projection<u64, i64, (i64,), C>;
 
-/// Rows `keys`, each with its key as its value.
+/// Writes rows `keys`, each with its key as its value.
 fn fill<C: ConcurrencyControl>(db: &Database<C>, table: Numbers, keys: std::ops::Range<u64>) {
     db.transact(|tx| keys.clone().try_for_each(|key| tx.put(table, key, key as i64))).unwrap();
 }
@@ -49,7 +49,7 @@ fn reader<C: ConcurrencyControl>(db: &Database<C>) -> Transaction<C> {
     tx
 }
 
-/// The rows of a projection with one column, with their keys.
+/// Returns the rows of a projection with one column, with their keys.
 fn rows<C: ConcurrencyControl>(
     projection: &Values<C>,
     tx: &Transaction<C>,
@@ -66,7 +66,7 @@ fn rows<C: ConcurrencyControl>(
     Ok(rows)
 }
 
-/// The same by the table.
+/// Returns the same from the table.
 fn rows_of_table<C: ConcurrencyControl>(
     table: Numbers,
     tx: &Transaction<C>,
@@ -88,7 +88,7 @@ fn simple<C: ConcurrencyControl>(block_rows: usize) -> (Database<C>, Numbers, Va
     (db, table, projection.unwrap())
 }
 
-/// Ends the other threads of a test when it is dropped: also when an assertion has failed.
+/// Ends the other threads of a test when it is dropped, also if an assertion has failed.
 struct Ends<'f>(&'f AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -97,13 +97,13 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Random writes, refreshes and scans of random ranges, beside the table itself.
+/// Compares random writes, refreshes and scans of random ranges with the table itself.
 fn behaves_as_the_table<C: ConcurrencyControl>(seed: u64) {
     let mut random = Seeded::new(seed);
     let is_large = seed.is_multiple_of(4); // so that parts of blocks are batches
     let block_rows = match seed % 8 {
         0 => 500,
-        4 => 2500, // with more changes than are looked for together
+        4 => 2500, // more changes than are looked for together
         _ => 1,
     } + random.next_u64() % 20;
     let (db, table, projection) = simple::<C>(block_rows as usize);
@@ -164,7 +164,7 @@ fn model() {
     }
 }
 
-/// Keys of any length, several columns, rows that are left out, and columns that are arrays.
+/// Proves keys of any length, several columns, rows that are left out, and columns that are arrays.
 #[test]
 fn types() {
     let db = Database::in_memory(options()).unwrap();
@@ -230,7 +230,8 @@ fn types() {
     assert!(sums[0] > 0.0);
 }
 
-/// A transaction that was open before sees by columns what it sees by rows, whatever is written and refreshed meanwhile.
+/// Proves that a transaction that was open before sees by columns what it sees by rows, whatever is written and
+/// refreshed meanwhile.
 #[test]
 fn old_snapshots() {
     let (db, table, projection) = simple::<Snapshot>(8);
@@ -251,7 +252,7 @@ fn old_snapshots() {
     assert_eq!((first.len(), second.len()), (50, 59));
     drop((before, between));
     let last = reader(&db);
-    // (It would be waited for by a refresh on this thread.)
+    // On this thread, a refresh would wait for the transaction.
     let refreshed = thread::spawn({
         let projection = projection.clone();
         move || projection.refresh().unwrap()
@@ -265,7 +266,8 @@ fn old_snapshots() {
     assert_eq!(found(&after), written);
 }
 
-/// What an open transaction has written is waited for: it is in the columns, or among the changes.
+/// Proves that a refresh waits for what an open transaction has written, which is then in the columns or among the
+/// changes.
 #[test]
 fn open_writers() {
     let (db, table, projection) = simple::<Serializable>(8);
@@ -284,7 +286,7 @@ fn open_writers() {
     assert_eq!((found.len(), found[3], found[50]), (51, (3, 300), (60, 600)));
 }
 
-/// A snapshot that is older than the columns reads the table.
+/// Proves that a snapshot that is older than the columns reads the table.
 #[test]
 fn columns_that_are_too_new() {
     let (db, table, projection) = simple::<Snapshot>(8);
@@ -303,7 +305,7 @@ fn columns_that_are_too_new() {
         });
         let _ends = Ends(&is_over);
         for _ in 0..300 {
-            // It may begin before a refresh that has waited for older ones opens its snapshot, or later.
+            // It may begin before or after a refresh, which has waited for older transactions, opens its snapshot.
             let tx = reader(&db);
             thread::yield_now();
             assert_eq!(rows(&projection, &tx, ..).unwrap(), rows_of_table(table, &tx, ..));
@@ -311,7 +313,7 @@ fn columns_that_are_too_new() {
     });
 }
 
-/// A transaction that writes sees its own rows by columns, and no longer what it has taken back.
+/// Proves that a writing transaction sees its own rows by columns, and no longer what it has undone.
 #[test]
 fn own_writes() {
     let (db, table, projection) = simple::<Snapshot>(8);
@@ -332,8 +334,8 @@ fn own_writes() {
     assert_eq!(all(&projection, &db), (0..20).map(|key| (key, key as i64)).collect::<Vec<_>>());
 }
 
-/// Threads move amounts from row to row, make and delete rows; others refresh, discard and scan: each finds the same sum by columns, and
-/// the rows that it finds in the table.
+/// Threads move amounts from row to row, and insert and delete rows. Others refresh, discard and scan. Proves that
+/// each finds the same sum by columns, and the table's rows.
 fn under_concurrency<C: ConcurrencyControl>() {
     const KEYS: u64 = 500;
     let (db, table, projection) = simple::<C>(32);
@@ -390,7 +392,7 @@ fn concurrency() {
     under_concurrency::<Snapshot>();
 }
 
-/// Blocks in which nothing was written are left as they are, and are skipped by what they have.
+/// Proves that blocks without writes stay as they are, and that scans skip them by their contents.
 #[test]
 fn blocks() {
     let (db, table, projection) = simple::<Serializable>(10);
@@ -421,7 +423,7 @@ fn blocks() {
     assert_eq!(batches(0).iter().sum::<usize>(), 25);
 }
 
-/// By what is selected in columns the rest of a row is read in the table.
+/// Proves that the rest of a row is read in the table after a selection by columns.
 #[test]
 fn rows_by_columns() {
     let db = Database::in_memory(options()).unwrap();
@@ -451,7 +453,7 @@ fn refused<T>(result: Result<T>) -> Error {
     result.err().expect("refused")
 }
 
-/// What cannot be is refused, with what is in the way and what to do, and leaves everything as it was.
+/// Proves that impossible requests are refused with the reason and what to do, and leave everything as it was.
 #[test]
 fn refusals() {
     let (db, table, projection) = simple::<Serializable>(8);
@@ -486,7 +488,7 @@ fn refusals() {
     projection.discard();
 }
 
-/// Where there are no snapshots, columns of a frozen table are read, and no others.
+/// Proves that, without snapshots, columns of a frozen table are read, and no others.
 fn frozen<C: ConcurrencyControl>() {
     let (db, table, projection) = simple::<C>(8);
     fill(&db, table, 0..30);
@@ -517,7 +519,8 @@ fn frozen_tables() {
     frozen::<MultiVersion>();
 }
 
-/// A table that is cleared has no rows in columns, one that is dropped is refused, and a database that is opened again has its columns when they are declared.
+/// Proves that a cleared table has no rows in columns, that a dropped table is refused, and that a database that is
+/// opened again has its columns when they are declared.
 #[test]
 fn tables_that_go_and_come() {
     let storage = MemoryStorage::new(u64::MAX);
@@ -555,7 +558,8 @@ fn tables_that_go_and_come() {
     assert!(matches!(projection.refresh(), Err(Error::TableDropped)));
 }
 
-/// Columns are in the account of memory; at the limit a refresh is refused and scans go on; what is discarded is given back.
+/// Proves that columns are in the memory account, that at the limit a refresh is refused and scans continue, and that
+/// discarded columns are given back.
 #[test]
 fn memory() {
     let db = Database::in_memory(Options { memory_limit_bytes: 24 << 20, ..options() }).unwrap();
@@ -586,7 +590,8 @@ fn memory() {
     assert_eq!(all(&narrow, &db).len(), 60_000);
 }
 
-/// Proves that a panic of the application's function is an error of the call, and that the next refresh does all of the work.
+/// Proves that a panic of the application's function is an error of the call, and that the next refresh does all of
+/// the work.
 #[test]
 fn panics() {
     let db = Database::in_memory(options()).unwrap();
@@ -618,7 +623,7 @@ fn panics() {
     assert_eq!(all(&projection, &db).len(), 30);
 }
 
-/// If the condition on a block panics, the block is still to be read.
+/// Proves that a block can still be read after the condition on it has panicked.
 #[test]
 fn panics_of_conditions() {
     let (db, table, projection) = simple::<Serializable>(10);
@@ -636,7 +641,7 @@ fn panics_of_conditions() {
     assert_eq!(found, 30);
 }
 
-/// Columns of a table that is cleared or dropped are given back, although the projection is left.
+/// Proves that the columns of a cleared or dropped table are given back, although the projection remains.
 #[test]
 fn memory_of_tables_that_go() {
     let db = Database::in_memory(options()).unwrap();
@@ -657,7 +662,7 @@ fn memory_of_tables_that_go() {
     }
 }
 
-/// The names that a glob imports shadow no methods of the standard library.
+/// A glob's imports shadow no methods of the standard library.
 mod glob {
     #[allow(unused_imports, reason = "that is what is tested")]
     use braiddb::*;
@@ -672,7 +677,7 @@ mod glob {
     }
 }
 
-/// What cannot be decoded is told with its row.
+/// Proves that a row that cannot be decoded is named in the error.
 #[test]
 fn malformed_rows() {
     let db = Database::in_memory(options()).unwrap();
@@ -689,7 +694,8 @@ fn malformed_rows() {
     }
 }
 
-/// A scan that has failed tries the same rows again: none are passed over, in a range that is read as in a block that is patched.
+/// Proves that a scan that has failed tries the same rows again and skips none, in a range that is read and in a
+/// patched block.
 #[test]
 fn errors_pass_over_nothing() {
     for is_discarded in [false, true] {
@@ -726,7 +732,7 @@ fn errors_pass_over_nothing() {
     assert_eq!(scan.next().unwrap().unwrap().columns().0, [4, 5, 6, 7]);
 }
 
-/// Batches that are read from the table are short, however long a block is, and whatever was written.
+/// Proves that batches that are read from the table are short, however long a block is and whatever was written.
 #[test]
 fn long_blocks() {
     const ROWS: u64 = 40_000;
@@ -754,7 +760,7 @@ fn long_blocks() {
     assert_eq!(longest(), READ, "so much was written that it is read from the table");
 }
 
-/// A table has 32 indexes and projections; one more is refused, and the others go on.
+/// Proves that a table has up to 32 indexes and projections, that one more is refused, and that the others continue.
 #[test]
 fn as_many_as_there_can_be() {
     let (db, table, projection) = simple::<Serializable>(8);
@@ -768,7 +774,7 @@ fn as_many_as_there_can_be() {
     assert_eq!(all(&projection, &db).len(), 5);
 }
 
-/// A type of the application's as a column.
+/// Proves that an application's own type can be a column.
 #[test]
 fn columns_of_own_types() {
     #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]

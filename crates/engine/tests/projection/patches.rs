@@ -1,9 +1,10 @@
-//! Scans of blocks in which rows were written, and are written while the scan goes over them.
+//! Scans of blocks in which rows were written, and in which rows are written during the scan.
 
 use super::*;
 
-/// A block has more changes than a scan reads at once. While the scan is at them, all rows of the block are written, so that they are not
-/// noted one by one any more. The scan returns what the table has at its snapshot.
+/// A block has more changes than a scan reads at once. While the scan is at the changes, all rows of the block are
+/// written, so the changes are no longer noted one by one. Proves that the scan returns what the table has at its
+/// snapshot.
 #[test]
 fn all_changes_while_it_is_scanned() {
     let bounds = [
@@ -40,7 +41,7 @@ fn all_changes_while_it_is_scanned() {
     }
 }
 
-/// What a scan takes to look at many changes is bounded.
+/// Proves that the memory of a scan that looks at many changes is bounded.
 #[test]
 fn memory_of_many_changes() {
     let (db, table, projection) = simple::<Serializable>(1 << 20);

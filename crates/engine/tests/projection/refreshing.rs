@@ -13,18 +13,18 @@ thread_local! {
     static WRITERS: RefCell<Option<(Writers, u32)>> = const { RefCell::new(None) };
 }
 
-/// A refresh that meets a commit under way reads again, and answers no conflict: commits are suspended after any number of steps when the
-/// refresh comes to the first of their rows.
+/// Commits are suspended after any number of steps when a refresh comes to the first of their rows. Proves that a
+/// refresh that meets a commit in progress reads again, and does not fail with a conflict.
 #[test]
 fn a_refresh_meets_commits_under_way() {
     const ROWS: u64 = 1000;
-    // So far behind the first row that they are not read together.
+    // So far behind the first row that these rows are not read together with it.
     const WRITTEN: std::ops::Range<u64> = 900..904;
     for steps in 0..60 {
         let db = in_memory::<Serializable>();
         let table: Numbers = db.table("t").unwrap();
         let row = move |key: &u64, value| {
-            // (Taken out: a transaction of the worker calls this function, too.)
+            // The worker is taken out, because a transaction of the worker calls this function, too.
             if *key == 0
                 && let Some((mut writers, steps)) = WRITERS.take()
             {

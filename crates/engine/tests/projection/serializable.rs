@@ -1,5 +1,5 @@
-//! Scans of columns in transactions that write: each commits only if what it has read is as it was, or it can be ordered before what has
-//! changed it.
+//! Scans of columns in transactions that write. Each commits only if what it has read is unchanged, or if it can be
+//! ordered before the transactions that have changed it.
 
 use super::*;
 use braiddb::worker::{Step, Worker};
@@ -14,7 +14,8 @@ fn sum<C: ConcurrencyControl>(
     rows(projection, tx, range).unwrap().iter().map(|(_, value)| value).sum()
 }
 
-/// Whether one of two transactions gives way, of which each adds up all rows, and then writes: as `first` and `second` say.
+/// Each of two transactions adds up all rows, and then writes what `first` and `second` say. Returns true if one of
+/// them aborts.
 fn one_gives_way<C: ConcurrencyControl>(
     (db, projection): (&Database<C>, &Values<C>),
     first: impl FnOnce(&Transaction<C>),
@@ -30,8 +31,8 @@ fn one_gives_way<C: ConcurrencyControl>(
     results.iter().any(Result::is_err)
 }
 
-/// Two transactions must not each write what the other one has read by columns, whether or not blocks have changes before; new rows and
-/// rows that go count like others. Under snapshot isolation they may.
+/// Proves that two transactions do not each write what the other has read by columns, whether or not blocks have
+/// changes before. Inserted and deleted rows count like others. Under snapshot isolation, both may commit.
 #[test]
 fn what_is_read_is_validated() {
     fn check<C: ConcurrencyControl>(gives_way: bool) {
@@ -54,7 +55,7 @@ fn what_is_read_is_validated() {
     check::<Snapshot>(false);
 }
 
-/// So many rows of a block are written after it was read that they are not noted one by one.
+/// Proves the same if so many rows of a block are written after it was read that they are not noted one by one.
 #[test]
 fn many_changes() {
     let (db, table, projection) = simple::<Serializable>(1000);
@@ -71,7 +72,7 @@ fn many_changes() {
     assert!(matches!(tx.commit(), Err(Error::Conflict)));
 }
 
-/// What lies outside of the range that was scanned is no matter.
+/// Proves that changes outside the scanned range do not matter.
 #[test]
 fn other_ranges_do_not_count() {
     let (db, table, projection) = simple::<Serializable>(8);
@@ -89,7 +90,7 @@ fn other_ranges_do_not_count() {
     }
 }
 
-/// A scan that is left counts as one of its whole range.
+/// Proves that a scan that is not finished counts as a scan of its whole range.
 #[test]
 fn scans_that_are_left() {
     let (db, table, projection) = simple::<Serializable>(8);
@@ -104,14 +105,15 @@ fn scans_that_are_left() {
     assert!(matches!(one.commit(), Err(Error::Conflict)));
 }
 
-/// Declared read-only before it reads, a transaction depends on nothing; declared after that, it is like any other.
+/// Proves that a transaction that was declared read-only before it reads depends on nothing, and that it is like any
+/// other if it was declared later.
 #[test]
 fn readers() {
     let (db, table, projection) = simple::<Serializable>(8);
     fill(&db, table, 0..40);
     projection.refresh().unwrap();
     for is_early in [true, false] {
-        // Before it a writer, which has read what another one has written since, and wants to be before that.
+        // A writer that is ordered before the reader, because it has read what another transaction has written since.
         let early = db.begin().unwrap();
         early.get(table, 30).unwrap();
         db.transact(|tx| tx.put(table, 30, 1)).unwrap();
@@ -122,15 +124,15 @@ fn readers() {
         let before = sum(&projection, &tx, ..);
         tx.declare_read_only();
         early.put(table, 3, before).unwrap();
-        // Either way one of the two has to go: the reader has seen the later write, and not the earlier one.
+        // Either way one of the two must abort: the reader has seen the later write, and not the earlier one.
         let results = [early.commit(), tx.commit()];
         assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1, "{results:?}");
         assert!(!is_early || results[1].is_ok(), "a declared reader never gives way");
     }
 }
 
-/// Columns are read again while a transaction that has read the old ones is open: what is written then is noted in the new ones alone,
-/// and found all the same.
+/// Columns are read again while a transaction that has read the old columns is open. Later writes are noted only in
+/// the new columns. Proves that they are found all the same.
 #[test]
 fn columns_are_read_again_meanwhile() {
     let (db, table, projection) = simple::<Serializable>(8);
@@ -147,7 +149,7 @@ fn columns_are_read_again_meanwhile() {
         assert!(refresh.join().unwrap() > 0, "it did not wait for the later one");
         db.transact(|other| {
             assert_eq!(sum(&projection, other, ..), before);
-            other.put(table, 2, 1) // in the block that was read again: it has the other ones still
+            other.put(table, 2, 1) // in the block that was read again: it has the other blocks still
         })
         .unwrap();
         tx.put(table, 30, 1).unwrap();
@@ -155,8 +157,8 @@ fn columns_are_read_again_meanwhile() {
     });
 }
 
-/// Accounts of which as much is taken as there is in all of them, and no more, by threads that add them up by columns, while the
-/// columns are read again and again.
+/// Threads take from accounts as much as all accounts have together, and no more. They add the accounts up by columns,
+/// while the columns are read again and again.
 #[test]
 fn threads_at_once() {
     const ROUNDS: usize = if cfg!(miri) { 5 } else { 2000 };
@@ -193,7 +195,7 @@ fn threads_at_once() {
     assert!(sum(&projection, &reader(&db), ..) >= 0);
 }
 
-/// A worker's other transactions run between the batches of a scan.
+/// Proves that a worker's other transactions run between the batches of a scan.
 #[test]
 fn others_run_meanwhile() {
     let (db, table, projection) = simple::<Serializable>(1000);
@@ -219,7 +221,8 @@ fn others_run_meanwhile() {
     assert!(at < 100 && batches.get() == 100, "the scan was at batch {at} of {}", batches.get());
 }
 
-/// A scan's future is dropped while it reads, and asked again: no row is missing or there twice. It is stepped by hand.
+/// A scan's future is dropped while it reads, and asked again. It is stepped by hand. Proves that no row is missing or
+/// returned twice.
 #[test]
 fn futures_that_are_dropped() {
     let (db, table, projection) = simple::<Serializable>(4);
@@ -231,7 +234,7 @@ fn futures_that_are_dropped() {
     let found = worker.run(async |tx| {
         let (mut scan, mut found, mut drops) = (projection.scan_async::<u64>(tx, ..)?, Vec::new(), 0);
         loop {
-            // Polled so often only, in turn.
+            // It is polled only this often, in turn.
             let polls = drops % 3;
             drops += 1;
             let mut left: u32 = polls;
@@ -256,7 +259,8 @@ fn futures_that_are_dropped() {
     assert_eq!(found.unwrap(), (0..40).chain([100]).collect::<Vec<u64>>());
 }
 
-/// A transaction scans so many ranges that there is no memory to note more: it cannot commit what it writes, and all is given back.
+/// Proves that a transaction that scans so many ranges that there is no memory to note more cannot commit its writes,
+/// and that all its memory is given back.
 #[test]
 fn more_ranges_than_there_is_memory_for() {
     let options = Options { memory_limit_bytes: 16 << 20, ..options() };

@@ -3,8 +3,9 @@
 use super::*;
 use braiddb::Text;
 
-/// Columns of texts: random texts, short, empty and long, are found as the table has them, in blocks as they lie, in blocks that are
-/// patched and in ranges that are read; blocks whose texts cannot match are skipped; an array of texts is columns, too.
+/// Proves that random texts, short, empty and long, are found in columns as in the table: in unchanged blocks, in
+/// patched blocks and in ranges that are read. Blocks whose texts cannot match are skipped. An array of texts makes
+/// columns, too.
 #[test]
 fn texts() {
     let db = Database::in_memory(options()).unwrap();
@@ -66,7 +67,7 @@ fn texts() {
     assert!(numbers.iter().zip(notes.iter()).all(|(number, note)| note.starts_with(number)));
 }
 
-/// Texts are in the account of memory with all their bytes; at the limit a refresh is refused.
+/// Proves that texts are in the memory account with all their bytes, and that at the limit a refresh is refused.
 #[test]
 fn memory_of_texts() {
     let db = Database::in_memory(Options { memory_limit_bytes: 48 << 20, ..options() }).unwrap();

@@ -1,4 +1,4 @@
-//! Declaring indexes: of tables that are full and in use, again, with other types, after a restart.
+//! Declaring indexes: of tables that are full and in use, a second time, with other types, and after a restart.
 
 use super::*;
 use braiddb::storage::{MemoryStorage, Storage};
@@ -17,7 +17,8 @@ fn fill<C: ConcurrencyControl>(db: &Database<C>, count: u32) {
     db.worker().run_each(0..count, put, |result| result.unwrap());
 }
 
-/// Builds while two threads write: what they leave behind is found, and every snapshot from then on is right.
+/// Builds an index while two threads write. Checks that what they leave behind is found, and that every later snapshot
+/// is right.
 fn build_under_writers<C: ConcurrencyControl>() {
     const ROWS: u32 = 2000;
     let db: Database<C> = database(0);
@@ -53,7 +54,7 @@ fn build_under_writers<C: ConcurrencyControl>() {
     assert!(left.len() > ROWS as usize / 2, "{} rows", left.len());
 }
 
-/// Proves that of writers that are serializable.
+/// Proves this of writers under serializability.
 #[test]
 fn under_writers_serializable() {
     build_under_writers::<braiddb::Serializable>();
@@ -65,7 +66,8 @@ fn under_writers_snapshots() {
     build_under_writers::<Snapshot>();
 }
 
-/// Proves that a transaction that was open when an index was declared is waited for, and what it has written is found.
+/// Proves that the declaration of an index waits for a transaction that was open before, and that the transaction's
+/// writes are found.
 #[test]
 fn waits_for_open_transactions() {
     let db: Database = database(0);
@@ -97,7 +99,7 @@ fn older_snapshots_conflict() {
             declared.store(true, Ordering::Relaxed);
             index
         });
-        // Opened one after the other: some while the index is being built.
+        // Opened one after the other, some while the index is being built.
         let mut open = vec![];
         while !declared.load(Ordering::Relaxed) {
             open.push(db.begin().unwrap());
@@ -117,8 +119,8 @@ fn older_snapshots_conflict() {
     });
 }
 
-/// Proves that a unique index of rows that are not is refused with the rows' keys, is in nobody's way then, and can be
-/// declared again when they are.
+/// Proves that a unique index of rows that are not unique is refused with the rows' keys, does no harm then, and can
+/// be declared once they are unique.
 #[test]
 fn not_unique() {
     let db: Database = database(0);
@@ -142,8 +144,8 @@ fn not_unique() {
     assert!(matches!(tx.put(table, id(9), &row(3, 99)), Err(Error::UniqueViolation { .. })));
 }
 
-/// Proves that an index is declared once: again it is the same, of another kind it is an error; and how many there can
-/// be.
+/// Proves that a second declaration gives the same index, that another kind of index under the name is an error, and
+/// how many indexes there can be.
 #[test]
 fn declared_again() {
     let db: Database = database(0);
@@ -166,7 +168,8 @@ fn declared_again() {
     assert!(matches!(tx.scan_by(t.by_color, 1u32..).next(), Err(Error::WrongDatabase)));
 }
 
-/// Proves that the panic of a function is an error of the declaration, and that a function that panics harms the declaration or the transaction that calls it, and no other.
+/// Proves that a panic of the function is an error of the declaration, and that a function that panics harms only the
+/// declaration or the transaction that calls it.
 #[test]
 fn panics() {
     let db: Database = database(1);
@@ -226,13 +229,13 @@ fn after_a_restart() {
 
     let db = open();
     assert_eq!(db.tables().len(), 1);
-    // (The slot of the row that was deleted may come back a little later.)
+    // The slot of the deleted row may be given back a little later.
     assert!(db.statistics().memory.records <= 300, "rows are restored, and no entries");
     let t = Tables::new(&db);
     let after = db.worker().run(async |tx| check_consistent(tx, t).await).unwrap();
     assert_eq!(after, before);
 
-    // By bytes, which lie anywhere.
+    // By bytes, at any alignment.
     let raw = db.raw_table("rows").unwrap();
     let encoded = |n: u32| {
         let mut key = vec![];
@@ -259,14 +262,15 @@ fn after_a_restart() {
     db.close().unwrap();
 }
 
-/// Proves that a row that loses its duplicate key while a unique index is being built leaves the other row's entry there.
+/// Proves that a row that loses its duplicate key while a unique index is being built leaves the other row's entry in
+/// place.
 #[test]
 fn a_duplicate_mended_meanwhile_harms_no_other_row() {
     const ROWS: u64 = 600;
     for change in ["update", "delete"] {
         let db: Database = database(0);
         let rows: Table<u64, u64> = db.table("numbers").unwrap();
-        // The first and the last but some have the same number; the builder comes to the first long before.
+        // The first row and a row near the end have the same number. The builder comes to the first long before.
         let number = |key: u64| if key == 500 { 0 } else { key };
         let put = async |tx: &Txn, key: &u64| tx.put(rows, *key, number(*key)).await;
         db.worker().run_each(0..ROWS, put, |result| result.unwrap());
@@ -311,13 +315,13 @@ fn what_cannot_be_built_is_given_back() {
         assert!(matches!(refused, Err(Error::IndexNotBuilt { .. })));
         let wait = (0..1000).find(|_| {
             thread::sleep(Duration::from_millis(1));
-            records() < before + 600 // (some hundreds wait to be reclaimed)
+            records() < before + 600 // some hundreds wait to be reclaimed
         });
         assert!(wait.is_some(), "{} records, {before} before", records());
     }
 }
 
-/// Proves the same of an index that does not fit into memory: rows as long as its entries can be written in their place.
+/// Proves the same of an index that does not fit into memory: rows as long as its entries can be written in its place.
 #[test]
 fn what_does_not_fit_is_given_back() {
     let options = Options { workers: 0, memory_limit_bytes: 24 << 20, ..Options::default() };

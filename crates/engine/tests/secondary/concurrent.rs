@@ -6,8 +6,8 @@ use braiddb::worker::{Worker, WorkerOptions};
 use braiddb::{Error, Snapshot};
 use futures::future::{join, join_all};
 
-/// Some random writes, a comparison now and then, and an end of one kind or the other. What a write says that may be
-/// expected is no error.
+/// Makes some random writes, a comparison now and then, and ends in one way or the other. Expected answers of writes
+/// are no errors.
 async fn transact<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables, number: u64) -> Result<()> {
     let mut seed = number;
     random(&mut seed);
@@ -39,7 +39,7 @@ async fn transact<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables, number: u64) ->
     }
     match random(&mut seed) % 128 {
         0..16 => Err(Error::user("rolled back")),
-        // Whoever has written as well as read everything is in many transactions' way.
+        // A transaction that has written, and has also read everything, conflicts with many others.
         16 => check_consistent(tx, t).await.map(drop),
         _ => Ok(()),
     }
@@ -110,7 +110,7 @@ fn seeded() {
     }
 }
 
-/// Proves that more writes of one transaction at once than it has places for leave the indexes right.
+/// Proves that the indexes are right after more concurrent writes of one transaction than it has places for.
 #[test]
 fn many_joined_writes() {
     let db: Database = database(0);
@@ -130,7 +130,7 @@ fn many_joined_writes() {
     }
 }
 
-/// Proves that entries and their nodes go with their rows, and with keys that rows do not have any more.
+/// Proves that entries and their nodes are removed with their rows, and with keys that rows no longer have.
 #[test]
 fn memory_comes_back() {
     let db: Database = database(0);
@@ -154,7 +154,7 @@ fn memory_comes_back() {
     assert!(left[2].1 <= left[0].1 && left[0].1 < 30, "nodes pile up: {left:?}");
 }
 
-/// The records and nodes that are in use when nothing is left to clean up.
+/// Cleans up, and returns the numbers of records and nodes that are in use when nothing is left to clean up.
 fn clean(worker: &mut Worker<braiddb::Serializable>, db: &Database) -> (u64, u64) {
     for _ in 0..200 {
         while worker.maintain() {}

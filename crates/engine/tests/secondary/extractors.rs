@@ -1,4 +1,4 @@
-//! Extractors that come back to the transaction which calls them.
+//! Extractors that use the transaction that calls them.
 
 use braiddb::{Database, Error, Index, Options, Table, Transaction};
 use std::cell::{Cell, RefCell};
@@ -7,15 +7,16 @@ use std::rc::Rc;
 type Writer = (Rc<Transaction>, Table<u64, u64>);
 
 thread_local! {
-    /// What an extractor on this thread writes with, and how often it still does.
+    /// The transaction and the table with which an extractor on this thread writes, and the number of writes that it
+    /// still makes.
     static WRITER: RefCell<Option<Writer>> = const { RefCell::new(None) };
     static WRITES_LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What an extractor writes under the key that it is called for, in a table given by `WRITER`.
+/// The value that an extractor writes under the key for which it is called, in the table of `WRITER`.
 const WRITTEN: u64 = 300;
 
-/// As an extractor: the value's hundreds, having written first if it still is to.
+/// An extractor that returns the value's hundreds. Before that it writes, if writes are left.
 fn hundreds(key: u64, value: u64) -> Option<u64> {
     if WRITES_LEFT.get() > 0 {
         WRITES_LEFT.set(WRITES_LEFT.get() - 1);
@@ -47,7 +48,7 @@ impl Setting {
         Setting { db, rows, others, by_hundreds }
     }
 
-    /// Has `act` done in a transaction in which the extractor writes row 1 of a table so often; then commits.
+    /// Runs `act` in a transaction in which the extractor writes row 1 of a table this many times, then commits.
     fn with_writes<R>(&self, table: Table<u64, u64>, writes: u32, act: impl FnOnce(&Transaction) -> R) -> R {
         let tx = Rc::new(self.db.begin().unwrap());
         WRITER.set(Some((tx.clone(), table)));
@@ -59,7 +60,7 @@ impl Setting {
         result
     }
 
-    /// What the index names, in its order; each entry is that of its row.
+    /// The rows that the index finds, in its order. Each entry must be its row's.
     fn indexed(&self) -> Vec<(u64, u64)> {
         let tx = self.db.begin().unwrap();
         let mut rows = tx.scan_by(self.by_hundreds, 0u64..);
@@ -74,11 +75,11 @@ impl Setting {
 
 #[test]
 fn a_write_by_an_extractor_counts_as_written_before() {
-    // Proves: a row that its own index's extractor has changed while it was being written is looked at again, so that
-    // no entry is left of what the extractor wrote.
+    // Proves that a row is looked at again if its own index's extractor has changed it during the write, so that no
+    // entry remains of what the extractor wrote.
     let setting = Setting::new();
     let rows = setting.rows;
-    // What is written has the index key that the row had when the write set out.
+    // The new row has the index key that the row had when the write began.
     setting.with_writes(rows, 1, |tx| tx.put(rows, 1, 101)).unwrap();
     assert_eq!(setting.indexed(), [(1, 101)]);
     setting.with_writes(rows, 1, |tx| tx.put(rows, 1, 200)).unwrap();
@@ -89,7 +90,7 @@ fn a_write_by_an_extractor_counts_as_written_before() {
     let deleted = setting.with_writes(rows, 1, |tx| tx.delete(rows, 1));
     assert!(deleted.unwrap());
     assert_eq!(setting.indexed(), []);
-    // A row that was absent when the write set out.
+    // The row was absent when the write began.
     let inserted = setting.with_writes(rows, 1, |tx| tx.insert(rows, 1, 400));
     assert!(matches!(inserted, Err(Error::KeyExists)), "{inserted:?}");
     assert_eq!(setting.indexed(), [(1, WRITTEN)]);
@@ -97,7 +98,7 @@ fn a_write_by_an_extractor_counts_as_written_before() {
 
 #[test]
 fn an_extractor_that_always_writes_is_an_error() {
-    // Proves: a write does not begin anew for ever; it changes nothing, says why, and the transaction goes on.
+    // Proves that a write does not begin again for ever: it changes nothing, says why, and the transaction continues.
     let setting = Setting::new();
     let (rows, others) = (setting.rows, setting.others);
     let result = setting.with_writes(others, u32::MAX, |tx| {

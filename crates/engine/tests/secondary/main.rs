@@ -1,4 +1,4 @@
-//! Secondary indexes: whatever is done to rows, and by whomever, every snapshot finds by an index exactly the rows that it
+//! Secondary indexes: whatever transactions do to rows, every snapshot finds by an index exactly the rows that it
 //! finds without.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -33,7 +33,7 @@ struct Row {
 type Id = (u32, String);
 type Rows = BTreeMap<Id, Row>;
 
-/// Keys longer than a slice of the tree, some of which begin alike.
+/// Keys longer than a slice of the tree, some with the same beginning.
 fn id(n: u32) -> Id {
     (n % 3, format!("the row of number {n}{}", "\0".repeat(n as usize % 4)))
 }
@@ -48,15 +48,15 @@ fn database<C: ConcurrencyControl>(workers: usize) -> Database<C> {
     Database::in_memory_with(options, Arc::new(SystemClock::default())).unwrap()
 }
 
-/// A table, with indexes of every kind.
+/// A table with indexes of every kind.
 #[derive(Clone, Copy, Debug)]
 struct Tables {
     rows: Table<Id, Plain<Row>>,
     by_color: Index<u32, Id, Plain<Row>>,
     by_name: Index<(String, u32), Id, Plain<Row>>,
-    /// Of even rows alone, by the row's own key as well.
+    /// Only even rows. The index key includes the row's own key.
     evens: Index<(u64, u32), Id, Plain<Row>>,
-    /// No two rows have the same number, but for number 0, of which there can be any.
+    /// No two rows have the same number, except number 0, which any number of rows can have.
     by_number: Index<u32, Id, Plain<Row>>,
 }
 
@@ -84,7 +84,7 @@ impl Tables {
     }
 }
 
-/// All that a scan finds by an index.
+/// Returns everything that a scan finds by an index.
 async fn all_by<I, C: ConcurrencyControl>(
     tx: &Txn<C>,
     index: Index<I, Id, Plain<Row>>,
@@ -104,7 +104,7 @@ where
     Ok(found)
 }
 
-/// What an index of these rows should hold.
+/// The expected contents of an index of these rows.
 fn indexed<I: Ord>(rows: &Rows, extract: impl Fn(&Id, &Row) -> Option<I>) -> Vec<(I, Id, Row)> {
     let entry = |(id, row): (&Id, &Row)| Some((extract(id, row)?, id.clone(), *row));
     let mut all: Vec<_> = rows.iter().filter_map(entry).collect();
@@ -126,7 +126,7 @@ where
     Ok(())
 }
 
-/// Every index finds exactly these rows.
+/// Checks that every index finds exactly these rows.
 async fn check_indexes<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables, rows: &Rows) -> Result<()> {
     check_index(tx, t.by_color, indexed(rows, |_, row| Some(row.color))).await?;
     check_index(tx, t.by_name, indexed(rows, |_, row| Some((name_of(row.color), row.number)))).await?;
@@ -141,7 +141,7 @@ async fn check_indexes<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables, rows: &Row
     check_index(tx, t.by_number, numbered).await
 }
 
-/// The rows that the transaction sees are those that it finds by every index.
+/// Checks that the transaction finds by every index the rows that it sees.
 async fn check_consistent<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables) -> Result<Rows> {
     let (mut all, mut rows) = (tx.scan_all(t.rows), Rows::new());
     while let Some((id, row)) = all.next().await? {
@@ -151,7 +151,7 @@ async fn check_consistent<C: ConcurrencyControl>(tx: &Txn<C>, t: Tables) -> Resu
     Ok(rows)
 }
 
-/// A pseudo-random number of a seed.
+/// Returns a pseudo-random number of a seed.
 fn random(seed: &mut u64) -> u32 {
     *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
     (*seed >> 33) as u32
@@ -159,7 +159,7 @@ fn random(seed: &mut u64) -> u32 {
 
 fn random_row(seed: &mut u64) -> Row {
     let number = random(seed) % 40;
-    // Half of the rows have no number that could be taken.
+    // Half of the rows have number 0, which is never taken.
     Row {
         color: random(seed) % 5,
         number: if number >= 20 { 0 } else { number },

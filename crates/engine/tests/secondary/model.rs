@@ -1,4 +1,4 @@
-//! Random transactions against a `BTreeMap`, through every way of running one.
+//! Random transactions against a `BTreeMap`, in every way of running a transaction.
 
 use super::*;
 use braiddb::Error;
@@ -14,7 +14,7 @@ enum Act {
     Insert,
     Update,
     Delete,
-    /// Reads it, and writes it.
+    /// Reads the row, and writes it.
     GetAndPut,
     GetForUpdateAndPut,
     GetForUpdateAndDelete,
@@ -34,7 +34,7 @@ enum Way {
     Interactive,
 }
 
-/// Which other row has the number that this one would have.
+/// Returns true if another row has the number that this row would have.
 fn holder(rows: &Rows, id: &Id, row: &Row) -> bool {
     row.number > 0 && rows.iter().any(|(other, there)| other != id && there.number == row.number)
 }

@@ -1,4 +1,4 @@
-//! Rows that come to, leave or change under an index key that a transaction has looked for.
+//! Rows that get, lose or keep and change an index key that a transaction has looked for.
 
 use super::*;
 use braiddb::{Serializable, Snapshot, Transaction};
@@ -6,10 +6,10 @@ use braiddb::{Serializable, Snapshot, Transaction};
 /// What the reader looks at.
 #[derive(Clone, Copy, Debug)]
 enum Look {
-    /// Rows of one color, ascending or descending, so many at most.
+    /// Rows of one color, ascending or descending, with a limit.
     Color(u32, usize),
     Reverse(u32, usize),
-    /// Rows whose name begins so.
+    /// Rows whose name begins with this text.
     Name(&'static str),
     /// The row that has this number.
     Number(u32),
@@ -29,11 +29,11 @@ const fn row(color: u32, number: u32, payload: u64) -> Row {
 
 const ALL: usize = usize::MAX;
 
-/// Rows that are there; what is looked at, and what happens there.
+/// The present rows, the reader's look, and the change.
 type Case = (&'static [(u32, Row)], Look, Act);
 
 const CASES: &[Case] = &[
-    // Somebody of that color comes.
+    // A row of that color is inserted.
     (&[], Look::Color(7, ALL), Act::Insert(1, row(7, 1, 1))),
     (&[(2, row(6, 0, 0)), (3, row(8, 0, 0))], Look::Color(7, ALL), Act::Insert(1, row(7, 1, 1))),
     (&[(2, row(7, 0, 0))], Look::Color(7, ALL), Act::Insert(1, row(7, 1, 1))),
@@ -42,12 +42,12 @@ const CASES: &[Case] = &[
     (&[(1, row(6, 0, 0))], Look::Reverse(7, ALL), Act::Update(1, row(7, 0, 0))),
     (&[(2, row(1, 0, 0))], Look::Name("a color"), Act::Insert(1, row(2, 0, 0))),
     (&[(2, row(0, 0, 0))], Look::Name("a color"), Act::Update(2, row(2, 0, 0))),
-    // Somebody goes, by changing color or altogether.
+    // A row leaves, by changing its color or by deletion.
     (&[(1, row(7, 0, 0))], Look::Color(7, ALL), Act::Update(1, row(6, 0, 0))),
     (&[(1, row(7, 0, 0)), (4, row(7, 0, 0))], Look::Reverse(7, 1), Act::Update(4, row(6, 0, 0))),
     (&[(1, row(7, 0, 0))], Look::Color(7, ALL), Act::Delete(1)),
     (&[(1, row(2, 0, 0))], Look::Name("a color"), Act::Delete(1)),
-    // A column changes that the index does not know.
+    // A column changes that the index does not use.
     (&[(1, row(7, 0, 0))], Look::Color(7, ALL), Act::Update(1, row(7, 0, 1))),
     (&[(1, row(7, 0, 0))], Look::Reverse(7, 1), Act::Update(1, row(7, 0, 1))),
     (&[(1, row(2, 0, 0))], Look::Name("a color"), Act::Update(1, row(2, 0, 1))),
@@ -82,7 +82,8 @@ fn act<C: ConcurrencyControl>(tx: &Transaction<C>, t: Tables, act: Act) -> Resul
     }
 }
 
-/// A write skew: one looks by an index and writes a row that the other reads, who changes what the first looks at.
+/// Plays a write skew: the looker looks by an index and writes a row that the actor reads, and the actor changes what
+/// the looker looks at.
 fn play<C: ConcurrencyControl>((rows, looked, acted): Case, looks_first: bool, actor_first: bool) -> usize {
     let db: Database<C> = database(0);
     let t = Tables::new(&db);
@@ -121,19 +122,19 @@ fn check<C: ConcurrencyControl>(expected: usize) {
     }
 }
 
-/// Proves that of a write skew over what an index was asked for one transaction gives way.
+/// Proves that one transaction of a write skew over what an index was asked for aborts.
 #[test]
 fn phantoms_are_found() {
     check::<Serializable>(1);
 }
 
-/// Proves that each of these cases is one: where nothing is tracked both commit.
+/// Proves that each of these cases is a write skew: without tracking, both transactions commit.
 #[test]
 fn phantoms_are_there() {
     check::<Snapshot>(2);
 }
 
-/// Proves that what is read by an index without being tracked is in nobody's way.
+/// Proves that untracked reads by an index cause no conflict.
 #[test]
 fn untracked_reads_are_free() {
     let db: Database = database(0);

@@ -1,4 +1,4 @@
-//! Scans of an index by a prefix and by bounds, against the rows sorted by their keys.
+//! Scans of an index by a prefix and by bounds, compared with the rows sorted by their keys.
 
 use braiddb::futures::OwnedIndexRows;
 use braiddb::{Database, Index, Key, KeyAs, Options, Table, Value};
@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::ops::Bound;
 use std::time::Duration;
 
-/// A source of keys whose bytes are those that escaping and the ends of ranges depend on.
+/// A source of keys with the bytes that matter for escaping and for the ends of ranges.
 struct Random(u64);
 
 impl Random {
@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// A key with an encoding of its own, of which the engine knows nothing.
+/// A key with an encoding of its own, which the engine does not know.
 #[derive(Clone, Debug)]
 struct Word(String);
 
@@ -50,7 +50,7 @@ impl Key for Word {
     }
 }
 
-/// A key that stands for another, and does not for every one.
+/// A key that stands for some keys of another type, but not for all.
 #[derive(Clone, Debug)]
 struct Even(u16);
 
@@ -96,7 +96,7 @@ fn encoded<I: Key>(key: &I) -> Vec<u8> {
     bytes
 }
 
-/// Prefixes of the keys, and others that differ from them by one byte.
+/// Prefixes of the keys, and others that differ from them in one byte.
 fn prefixes(random: &mut Random, keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut all = vec![vec![], vec![0; 1024], vec![255; 1025], vec![1; 5000]];
     for key in keys {
@@ -111,7 +111,7 @@ fn prefixes(random: &mut Random, keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
     all
 }
 
-/// What an index has: each index key as it is encoded with nothing behind, and the key of the row, in order.
+/// The contents of an index, in order: each index key, encoded with nothing behind it, and the key of its row.
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn found<I: Key, V: Value + ?Sized>(mut rows: OwnedIndexRows<'_, I, Vec<u8>, V>) -> Entries {
@@ -122,7 +122,7 @@ fn found<I: Key, V: Value + ?Sized>(mut rows: OwnedIndexRows<'_, I, Vec<u8>, V>)
     found
 }
 
-/// A scan finds this, also with a limit, and backwards.
+/// Checks that a scan finds this, also with a limit, and backwards.
 fn check_scan<'t, I: Key, V: Value + ?Sized>(
     scan: &dyn Fn() -> OwnedIndexRows<'t, I, Vec<u8>, V>,
     mut expected: Entries,
@@ -134,7 +134,8 @@ fn check_scan<'t, I: Key, V: Value + ?Sized>(
     assert_eq!(found(scan().reverse()), expected, "{} {of:?}, reversed", I::type_name());
 }
 
-/// The scans of an index by these prefixes, and by the keys as bounds, find what the sorted entries have.
+/// Checks that the scans of an index by these prefixes, and with the keys as bounds, find what the sorted entries
+/// have.
 fn check_scans<I: Key + Debug, V: Value + ?Sized>(
     db: &Database,
     index: Index<I, Vec<u8>, V>,
@@ -158,7 +159,7 @@ fn check_scans<I: Key + Debug, V: Value + ?Sized>(
     }
 }
 
-/// Both kinds of index by a function, with keys that `make` makes.
+/// Checks both kinds of index by a function, with keys that `make` makes.
 fn check<I: Key + Debug>(seed: u64, make: impl Fn(&mut Random) -> I) {
     let (db, mut random) =
         (Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap(), Random(seed));
@@ -190,7 +191,7 @@ fn check<I: Key + Debug>(seed: u64, make: impl Fn(&mut Random) -> I) {
     check_scans(&db, by_unique_key, &unique, &bounds, &prefixes);
 }
 
-/// Both kinds of index by columns, in a table of these rows.
+/// Checks both kinds of index by columns, in a table of these rows.
 fn check_columns<I: Key + Debug>(rows: &[Row], seed: u64, columns: &[&str], of: impl Fn(&Row) -> I) {
     let (db, mut random) =
         (Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap(), Random(seed));
@@ -222,8 +223,8 @@ fn check_columns<I: Key + Debug>(rows: &[Row], seed: u64, columns: &[&str], of: 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
-    /// Proves that an index by a function finds, by a prefix and by bounds, forwards and backwards, the rows that a sorted list has, whether
-    /// or not it is unique, for keys of every kind.
+    /// Proves that an index by a function finds the rows that a sorted list has, by a prefix and by bounds, forwards
+    /// and backwards, unique or not, for keys of every kind.
     #[test]
     fn indexes_by_functions(seed in any::<u64>()) {
         check(seed, |r| r.byte());
@@ -247,7 +248,8 @@ proptest! {
         check(seed, |r| (r.maybe(Random::bytes), u16::from(r.byte()), (r.text(), r.maybe(Random::bytes))));
     }
 
-    /// Proves the same of types of a program's own: derived, standing for others, and with encodings of which the engine knows nothing.
+    /// Proves the same of a program's own types: derived, standing for others, and with encodings that the engine does
+    /// not know.
     #[test]
     fn indexes_by_keys_of_a_program(seed in any::<u64>()) {
         check(seed, |r| Even(u16::from_be_bytes(r.array()) & !1));
@@ -289,7 +291,7 @@ proptest! {
     }
 }
 
-/// Proves that the first bytes of a string find the strings that begin so, and no others, where some have NULs.
+/// Proves that the first bytes of a string find exactly the strings that begin with them, also if some have NULs.
 #[test]
 fn strings_with_nuls() {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();

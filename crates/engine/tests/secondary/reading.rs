@@ -1,4 +1,4 @@
-//! Reads and writes at awkward moments: of old snapshots, dropped half-way, without memory, while the transaction
+//! Reads and writes at awkward moments: in old snapshots, dropped halfway, without memory, and while the transaction
 //! changes what it reads.
 
 use super::*;
@@ -13,7 +13,7 @@ const fn row(color: u32, number: u32) -> Row {
     Row { color, number, payload: 1 }
 }
 
-/// Proves that an old snapshot finds by every index what it saw, whatever others do to the rows since.
+/// Proves that an old snapshot finds by every index what it saw, whatever others do to the rows afterwards.
 #[test]
 fn old_snapshots() {
     let db: Database = database(0);
@@ -49,7 +49,7 @@ fn old_snapshots() {
     }
 }
 
-/// Polls a future so often, and drops it if it has not ended.
+/// Polls a future this many times, and drops it if it has not ended.
 async fn polled<F: Future>(future: F, polls: u32) -> Option<F::Output> {
     let (mut future, mut left) = (pin!(future), polls);
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -64,7 +64,7 @@ async fn polled<F: Future>(future: F, polls: u32) -> Option<F::Output> {
 }
 
 /// Proves that a write that is dropped after any number of steps has changed the row and its entries, or nothing, and
-/// that the transaction can go on and commit; and the same of reads that are dropped.
+/// that the transaction can continue and commit. Proves the same of dropped reads.
 #[test]
 fn dropped_half_way() {
     for seed in 0..40 {
@@ -93,8 +93,8 @@ fn dropped_half_way() {
     }
 }
 
-/// Proves that a cursor over an index and the transaction's own changes of what it goes over are in nobody's way, and
-/// that deleted rows are left out.
+/// Proves that a cursor over an index and the transaction's own changes of the rows under the cursor do not disturb
+/// each other, and that deleted rows are left out.
 #[test]
 fn changes_under_a_cursor() {
     let db: Database = database(0);
@@ -107,7 +107,7 @@ fn changes_under_a_cursor() {
             let (mut evens, mut odds) = (0, 0);
             let mut rows = tx.scan_by(t.by_color, 0u32..=0);
             while let Some((_, key, row)) = rows.next().await? {
-                // Comes to the end of the index, or back to where the cursor has been.
+                // Moves to the end of the index, or back to where the cursor has been.
                 tx.put(t.rows, &key, &Row { color: 9, ..*row }).await?;
                 evens += 1;
             }
@@ -127,7 +127,7 @@ fn changes_under_a_cursor() {
     worker.run(async |tx| check_consistent(tx, t).await).unwrap();
 }
 
-/// Fills a database up to its limit; then some more, in vain.
+/// Fills a database up to its limit, then writes more, in vain.
 fn fill_up<S: Suspend>(policy: S) {
     let options = Options { workers: 0, memory_limit_bytes: 4 << 20, ..Options::default() };
     let db = Database::in_memory(options).unwrap();
@@ -147,21 +147,21 @@ fn fill_up<S: Suspend>(policy: S) {
     }
     assert!(stored > 1000, "{stored}");
     let rows = worker.run(async |tx| {
-        tx.declare_read_only(); // what it reads is not noted, which would take memory
+        tx.declare_read_only(); // its reads are not noted, which would take memory
         check_consistent(tx, t).await
     });
     assert_eq!(rows.unwrap().len(), stored);
 }
 
-/// Proves that a write that runs out of memory on any of its parts leaves nothing of it behind.
+/// Proves that a write that runs out of memory in any of its parts leaves nothing behind.
 #[test]
 fn out_of_memory() {
     fill_up(OnMiss);
     fill_up(Never);
 }
 
-/// Proves that a transaction that is declared read-only reads by indexes and writes nothing, and that such a write, or a
-/// value that is too long, is refused as it is without indexes.
+/// Proves that a transaction that is declared read-only reads by indexes and writes nothing. Its writes, and values
+/// that are too long, are refused as without indexes.
 #[test]
 fn refused_writes() {
     let db: Database = database(0);
@@ -184,7 +184,8 @@ fn refused_writes() {
     assert!(nothing.unwrap());
 }
 
-/// Proves that a number of keys known at run time is read as by single reads, by every policy, whatever the lengths.
+/// Proves that several keys whose number is known at run time are read as by single reads, under every policy,
+/// whatever their lengths.
 #[test]
 fn get_into() {
     fn check<S: Suspend>(db: &Database, t: Table<Id, Plain<Row>>, policy: S) {

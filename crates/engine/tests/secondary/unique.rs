@@ -11,15 +11,15 @@ fn is_violation(result: Result<()>) -> bool {
     matches!(result, Err(Error::UniqueViolation { index }) if index == "by number")
 }
 
-/// Proves that a second row with a key is refused, whoever has written the first; that the refusal changes nothing and
-/// the transaction goes on; and that a key is free again once its row has gone or has another.
+/// Proves that a second row with a key is refused, whichever transaction has written the first. The refusal changes
+/// nothing, and the transaction continues. A key is free again when its row is deleted or has another key.
 #[test]
 fn violations() {
     let db: Database = database(0);
     let t = Tables::new(&db);
     let tx = db.begin().unwrap();
     tx.put(t.rows, id(1), &numbered(5)).unwrap();
-    // The transaction's own.
+    // The transaction's own row.
     assert!(is_violation(tx.put(t.rows, id(2), &numbered(5))));
     assert!(is_violation(tx.insert(t.rows, id(2), &numbered(5))));
     assert_eq!(tx.get(t.rows, id(2)).unwrap(), None);
@@ -28,7 +28,7 @@ fn violations() {
     assert_eq!(tx.get(t.rows, id(2)).unwrap(), Some(&numbered(6)));
     tx.with(async |tx| check_consistent(tx, t).await).unwrap();
     tx.commit().unwrap();
-    // Another's that has committed.
+    // Another transaction's row, which has committed.
     let tx = db.begin().unwrap();
     assert!(is_violation(tx.put(t.rows, id(3), &numbered(5))));
     tx.put(t.rows, id(1), &numbered(7)).unwrap();
@@ -40,8 +40,8 @@ fn violations() {
     assert_eq!(rows.values().map(|row| row.number).sum::<u32>(), 7 + 5 + 6);
 }
 
-/// Proves that a key that another open transaction has taken is a conflict, and afterwards a violation, or none if that
-/// one was rolled back.
+/// Proves that a key that another open transaction has taken is a conflict, and afterwards a violation, or nothing if
+/// that transaction was rolled back.
 #[test]
 fn open_transactions() {
     for commits in [true, false] {
@@ -63,7 +63,7 @@ fn open_transactions() {
     }
 }
 
-/// Proves that who takes the key that a row gives up, before that has committed, meets a conflict.
+/// Proves that a transaction that takes a key which a row gives up, before this is committed, gets a conflict.
 #[test]
 fn a_key_given_up() {
     let db: Database = database(0);
@@ -80,8 +80,8 @@ fn a_key_given_up() {
     db.worker().run(async |tx| check_consistent(tx, t).await).unwrap();
 }
 
-/// Proves that a violation in the middle of others' writes leaves a worker's transactions right, and that the engine
-/// hands it to the caller instead of retrying.
+/// Proves that after a violation among interleaved writes a worker's transactions are right, and that the engine
+/// returns the violation to the caller instead of retrying.
 #[test]
 fn interleaved() {
     let db: Database = database(1);

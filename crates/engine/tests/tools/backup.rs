@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const ACCOUNTS: u64 = 500;
 const EACH: i64 = 100;
 
-/// A directory that is removed with it.
+/// A directory that is removed when this is dropped.
 struct Directory(std::path::PathBuf);
 
 impl Directory {
@@ -41,7 +41,7 @@ fn filled(storage: &Arc<dyn Storage>) -> Database {
     db
 }
 
-/// Moves money about, and counts what it has done, until it is told to stop.
+/// Moves money, and counts what it has done, until it is told to stop.
 fn transfer(db: &Database, thread: u64, counted: &AtomicU64, stop: &AtomicBool) {
     let (table, counters): (_, Table<u64, u64>) = (accounts(db), db.table("counters").unwrap());
     for i in 1.. {
@@ -63,8 +63,8 @@ fn transfer(db: &Database, thread: u64, counted: &AtomicU64, stop: &AtomicBool) 
     }
 }
 
-/// Writers, checkpoints, and copies by `copy`, each of which must open, be consistent, and have what had been
-/// acknowledged before it began.
+/// Runs writers, checkpoints, and copies by `copy`. Each copy must open, be consistent, and have what was acknowledged
+/// before it began.
 fn check_while_in_use(storage: &Arc<dyn Storage>, copy: impl Fn(&Database, u64) -> Arc<dyn Storage>) {
     let db = filled(storage);
     db.table::<u64, u64>("counters").unwrap();
@@ -100,7 +100,7 @@ fn check_while_in_use(storage: &Arc<dyn Storage>, copy: impl Fn(&Database, u64) 
 
 #[test]
 fn a_copy_in_memory_while_it_is_in_use() {
-    // Proves it without the owner's help: only the files are looked at.
+    // Proves it without the owner's help: only the files are read.
     let storage = memory();
     check_while_in_use(&storage, |_, _| {
         let to = memory();
@@ -111,7 +111,7 @@ fn a_copy_in_memory_while_it_is_in_use() {
 
 #[test]
 fn a_copy_on_disk_while_it_is_in_use() {
-    // Proves it on a file system, for the call of a database that has it open.
+    // Proves it on a file system, for the call of a database that has the files open.
     let directory = Directory::new("in-use");
     std::fs::create_dir_all(&directory.0).unwrap();
     let storage: Arc<dyn Storage> = Arc::new(FileStorage::create(directory.0.join("database")).unwrap());
@@ -122,7 +122,7 @@ fn a_copy_on_disk_while_it_is_in_use() {
     });
 }
 
-/// A directory in which something happens before every read, and in the midst of it.
+/// A directory in which something happens before every read and during it.
 struct Restless {
     storage: Arc<dyn Storage>,
     happen: Arc<dyn Fn() + Send + Sync>,
@@ -178,7 +178,7 @@ impl File for RestlessFile {
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> storage::Result<usize> {
         (self.happen)();
-        // A part of what was asked for: the rest is read later.
+        // A part of what was asked for. The rest is read later.
         let part = if buffer.len() > 512 { buffer.len().div_ceil(2) } else { buffer.len() };
         self.file.read_at(offset, &mut buffer[..part])
     }
@@ -199,8 +199,8 @@ impl File for RestlessFile {
     }
 }
 
-/// Copies a database in which, at every read or at one only, so many keys are written and made durable, one by one; and
-/// with every so many of those, a step of a checkpoint is made. Returns in how many attempts.
+/// Copies a database. At every read, or at one only, this many keys are written and made durable, one by one. After
+/// each `keys_per_step` keys, a step of a checkpoint is made. Returns the number of attempts.
 fn check_restless(segment_bytes: u64, keys_per_read: u64, keys_per_step: u64, only: Option<u64>) -> u32 {
     let storage = memory();
     let options = Options { workers: 0, log_segment_bytes: segment_bytes, ..options() };
@@ -250,8 +250,8 @@ fn check_restless(segment_bytes: u64, keys_per_read: u64, keys_per_step: u64, on
 
 #[test]
 fn a_copy_while_something_happens_at_every_read() {
-    // Proves, without threads, that what is copied is a beginning of what was committed, with all that was durable
-    // before; and that a copy begins again when its files are given up.
+    // Proves, without threads, that a copy is a beginning of what was committed, with everything that was durable
+    // before, and that a copy begins again when its files are given up.
     let mut attempts = 0;
     for segment_bytes in [2048, 1 << 18] {
         for keys_per_read in [1, 3, 10] {
@@ -271,7 +271,8 @@ fn a_copy_while_something_happens_at_every_read() {
 
 #[test]
 fn only_what_is_needed_is_copied() {
-    // Proves that a copy has the newest checkpoint and the log from its start on, and is itself good.
+    // Proves that a copy has the newest checkpoint and the log from the checkpoint's start on, and that the copy
+    // itself is good.
     let storage = memory();
     let db = filled(&storage);
     for round in 0..3 {
@@ -291,7 +292,8 @@ fn only_what_is_needed_is_copied() {
 
 #[test]
 fn a_refused_copy_leaves_the_place_as_it_was() {
-    // Proves that neither a backup nor a restoration leaves anything where something else is, or where there is nothing to copy.
+    // Proves that neither a backup nor a restoration leaves anything if the target has other files, or if there is
+    // nothing to copy.
     let directory = Directory::new("refused");
     let (of_others, nothing, target) =
         (directory.0.join("others"), directory.0.join("nothing"), directory.0.join("target"));
@@ -344,7 +346,7 @@ fn a_database_without_a_log_or_a_checkpoint_or_files() {
 
 #[test]
 fn a_damaged_database_is_not_copied() {
-    // Proves that damage is found when the copy is read, and that what was copied is gone.
+    // Proves that damage is found when the copy is read, and that the copy is then removed.
     let storage = memory();
     drop(filled(&storage));
     let (segment, offset) = place_of(&*storage, 250);

@@ -2,7 +2,7 @@ use super::*;
 use braiddb::Durability;
 use braiddb::tools::verify;
 
-/// The rows of all tables.
+/// Returns the rows of all tables.
 fn all_rows(db: &Database) -> BTreeMap<String, Rows> {
     db.tables().into_iter().map(|table| (table.name.clone(), rows(db, &table.name))).collect()
 }
@@ -12,8 +12,8 @@ fn open_as(storage: &Arc<dyn Storage>, durability: Durability) -> Result<Databas
     Database::open_with(storage.clone(), options, Arc::new(SystemClock::default()), &mut |_| {})
 }
 
-/// A database that was closed twice: as it was the first time, and in the end. There are several checkpoints, with what
-/// changed in between and behind.
+/// Returns a database that was closed twice: its first closed state, and the last. There are several checkpoints, with
+/// changes between and behind them.
 fn closed_twice(durability: Durability) -> [Arc<dyn Storage>; 2] {
     let storage = memory();
     let db = open_as(&storage, durability).unwrap();
@@ -36,7 +36,7 @@ fn kind(name: &str) -> &str {
     name.split('-').next().unwrap()
 }
 
-/// What may be found in the place of a file, and what that is called; none: nothing.
+/// What may be found in the place of a file, and its name. `None`: nothing.
 fn corruptions(
     name: &str,
     good: &dyn Storage,
@@ -74,8 +74,8 @@ fn corruptions(
     all
 }
 
-/// Proves that of a database that was closed in order all is there whatever has become of one of its files, or that it
-/// does not open and says which file is damaged; that verification says the same; and that nothing is changed then.
+/// A database was closed in order, and something has happened to one of its files. Proves that everything is there, or
+/// that the database does not open and names the damaged file. Verification reports the same, and nothing is changed.
 #[test]
 fn what_is_missing_of_a_closed_database_is_named() {
     for durability in [Durability::Sync, Durability::None] {
@@ -123,8 +123,8 @@ fn all_files(storage: &dyn Storage) -> BTreeMap<String, Vec<u8>> {
     storage.list().unwrap().into_iter().map(|name| (name.clone(), contents(storage, &name))).collect()
 }
 
-/// Proves that the mark is there as long as a database is closed, also when its last handle was dropped; that an opening
-/// that fails leaves it; and that a crash leaves none.
+/// Proves that the mark is there while a database is closed, also if its last handle was dropped, that an opening that
+/// fails leaves the mark, and that a crash leaves none.
 #[test]
 fn the_mark_is_there_while_a_database_is_closed() {
     for durability in [Durability::Sync, Durability::None] {

@@ -1,4 +1,4 @@
-//! The tools for the files of a database: what verification says, what salvage takes, what a backup has.
+//! The tools for the files of a database: what verification reports, what salvage takes, and what a backup has.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod backup;
@@ -28,14 +28,14 @@ fn open(storage: &Arc<dyn Storage>) -> Result<Database, Error> {
     Database::open_with(storage.clone(), options(), Arc::new(SystemClock::default()), &mut |_| {})
 }
 
-/// A value of so many bytes that tells when it was written.
+/// A value of this many bytes that tells when it was written.
 fn value(round: u8, bytes: usize) -> Vec<u8> {
     vec![round; bytes]
 }
 
 fn put_all(db: &Database, table: &str, keys: Range<u64>, value: &[u8]) {
     let (table, value): (Table<u64, [u8]>, _) = (db.table(table).unwrap(), value.to_vec());
-    // One after the other: so the log's order is that of the keys.
+    // One after the other, so the log has the order of the keys.
     for key in keys {
         let value = value.clone();
         db.run(async move |tx| tx.put(table, key, &value).await).wait().unwrap();
@@ -73,7 +73,7 @@ fn copy(storage: &dyn Storage) -> Arc<dyn Storage> {
     to
 }
 
-/// Turns over the bits of a byte.
+/// Flips the bits of a byte.
 fn damage(storage: &dyn Storage, name: &str, offset: u64) {
     let file = storage.open(name, OpenMode::ReadWrite).unwrap();
     let mut byte = [0];
@@ -81,13 +81,13 @@ fn damage(storage: &dyn Storage, name: &str, offset: u64) {
     file.write_all_at(offset, &[!byte[0]]).unwrap();
 }
 
-/// Where in a segment these bytes are.
+/// The offset of these bytes in a segment.
 fn find(storage: &dyn Storage, name: &str, bytes: &[u8]) -> Option<u64> {
     let contents = contents(storage, name);
     contents.windows(bytes.len()).position(|window| window == bytes).map(|at| at as u64)
 }
 
-/// The segment of the log, and the place in it, at which the key's last change is written.
+/// The segment of the log, and the offset in it, at which the key's last change is written.
 fn place_of(storage: &dyn Storage, key: u64) -> (String, u64) {
     let mut change = vec![8];
     change.extend_from_slice(&key.to_be_bytes());

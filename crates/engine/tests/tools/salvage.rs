@@ -4,7 +4,7 @@ use braiddb::tools::{Salvage, SalvageOptions, salvage};
 const STOP: SalvageOptions = SalvageOptions { beyond_damage: false };
 const GO_ON: SalvageOptions = SalvageOptions { beyond_damage: true };
 
-/// What can be salvaged, as it is after it was closed and opened again.
+/// Returns what can be salvaged, after it was closed and opened again.
 fn salvaged(from: &dyn Storage, options: SalvageOptions) -> (Database, Salvage) {
     let to = memory();
     let db = open(&to).unwrap();
@@ -19,7 +19,7 @@ fn expect(rows: impl IntoIterator<Item = (Range<u64>, u8)>, bytes: usize) -> Row
 
 #[test]
 fn a_good_database_is_taken_whole() {
-    // Proves that nothing is lost of rows, changes, deletes and kinds of tables, and that nothing is reported.
+    // Proves that no rows, changes, deletes and kinds of tables are lost, and that nothing is reported.
     let from = memory();
     let db = open(&from).unwrap();
     put_all(&db, "t", 0..20, &value(1, 5));
@@ -40,7 +40,7 @@ fn a_good_database_is_taken_whole() {
     assert!(matches!(error, Error::NotEmpty), "{error}");
 }
 
-/// A log of several segments, without a checkpoint: 100 rows of 2,000 bytes.
+/// Makes a log of several segments, without a checkpoint: 100 rows of 2,000 bytes.
 fn long_log() -> Arc<dyn Storage> {
     let storage = memory();
     let db = open(&storage).unwrap();
@@ -52,8 +52,8 @@ fn long_log() -> Arc<dyn Storage> {
 
 #[test]
 fn the_log_is_taken_up_to_the_first_damage() {
-    // Proves that everything before is there and nothing behind; and, where that is asked for, that reading goes on with
-    // the next segment.
+    // Proves that everything before the damage is there and nothing behind it. If this is asked for, reading continues
+    // with the next segment.
     let from = long_log();
     let (segment, offset) = place_of(&*from, 40);
     damage(&*from, &segment, offset + 50);
@@ -71,7 +71,7 @@ fn the_log_is_taken_up_to_the_first_damage() {
 
 #[test]
 fn segments_may_be_missing_or_without_a_header() {
-    // Proves the same for whole segments, the first one included, without which no table is known.
+    // Proves the same for whole segments, the first segment included, without which no table is known.
     let good = long_log();
     let segments = names(&*good, "log-");
     let of = |key| place_of(&*good, key).0;
@@ -96,7 +96,7 @@ fn segments_may_be_missing_or_without_a_header() {
     assert!(db.tables().is_empty() && done.unknown_changes > 0, "{done:#?}");
 }
 
-/// Two checkpoints of a table of several blocks, changed in between and behind; and one of a small table.
+/// Makes two checkpoints of a table of several blocks, with changes between and behind them, and one of a small table.
 fn two_checkpoints() -> Arc<dyn Storage> {
     let storage = memory();
     let db = open(&storage).unwrap();
@@ -116,7 +116,7 @@ fn newest() -> Rows {
 
 #[test]
 fn a_damaged_checkpoint_is_replaced_by_the_one_before() {
-    // Proves that nothing is lost as long as the older checkpoint and the log are good.
+    // Proves that nothing is lost while the older checkpoint and the log are good.
     let from = two_checkpoints();
     let files = names(&*from, "rows-");
     assert_eq!(files.len(), 3);
@@ -135,7 +135,8 @@ fn a_damaged_checkpoint_is_replaced_by_the_one_before() {
 
 #[test]
 fn of_damaged_rows_the_good_blocks_are_taken() {
-    // Proves that exactly one block's rows are missing when no file of the table is whole, less those that the log has.
+    // Proves that exactly one block's rows are missing when no file of the table is complete, except rows that the log
+    // has.
     let from = two_checkpoints();
     let files = names(&*from, "rows-");
     damage(&*from, &files[1], 100);
@@ -151,7 +152,7 @@ fn of_damaged_rows_the_good_blocks_are_taken() {
 
 #[test]
 fn damage_of_the_log_ends_only_the_tables_that_need_it() {
-    // Proves that a table from the newer checkpoint goes on where one from the older has to stop.
+    // Proves that a table from the newer checkpoint continues where a table from the older one has to stop.
     let from = two_checkpoints();
     let files = names(&*from, "rows-");
     damage(&*from, &files[2], 100);
@@ -163,7 +164,8 @@ fn damage_of_the_log_ends_only_the_tables_that_need_it() {
     assert!(done.tables[1].left_out_changes > 0);
 }
 
-/// Two tables that change names, one of them made under a name that is free by then; with or without checkpoints in between.
+/// Makes two tables that exchange names. One of them was made under a name that was free by then. With or without
+/// checkpoints in between.
 fn renamed(checkpoints: bool) -> (Arc<dyn Storage>, Vec<(&'static str, Rows)>) {
     let storage = memory();
     let db = open(&storage).unwrap();
@@ -189,8 +191,8 @@ fn renamed(checkpoints: bool) -> (Arc<dyn Storage>, Vec<(&'static str, Rows)>) {
 
 #[test]
 fn renamed_tables_keep_their_rows_and_get_their_names() {
-    // Proves that tools follow names through the log, from whichever checkpoint they begin: no row goes to another table, and a good
-    // database is not called damaged.
+    // Proves that tools follow names through the log, from whichever checkpoint they begin: no row goes to another
+    // table, and a good database is not called damaged.
     for checkpoints in [false, true] {
         let (from, expected) = renamed(checkpoints);
         let verified = braiddb::tools::verify(&*from, &mut |_| {}).unwrap();
@@ -212,7 +214,7 @@ fn renamed_tables_keep_their_rows_and_get_their_names() {
 
 #[test]
 fn a_renamed_table_is_taken_from_an_older_checkpoint() {
-    // Proves that its rows are found under the name that it had then, and a migrated table is without what it no longer needs.
+    // Proves that a renamed table's rows are taken from an older checkpoint, in which the table has its former name.
     let from = memory();
     let db = open(&from).unwrap();
     put_all(&db, "before", 0..200, &value(1, 5));
@@ -231,7 +233,7 @@ fn a_renamed_table_is_taken_from_an_older_checkpoint() {
 
 #[test]
 fn definitions_are_salvaged() {
-    // Proves that versions which came later, and are in the log alone, are known in the new database.
+    // Proves that later versions that are only in the log are known in the new database.
     use braiddb::Value;
     #[derive(Value)]
     #[braid(name = "point")]
@@ -258,7 +260,7 @@ fn definitions_are_salvaged() {
     assert!(done.is_complete(), "{done:#?}");
     assert_eq!(db.tables(), before);
     assert_eq!(before[0].definitions.len(), 2);
-    // What a migration has done away with is not there again.
+    // Versions that a migration has removed are not there again.
     let from = {
         let storage = memory();
         let db = open(&storage).unwrap();

@@ -6,7 +6,7 @@ fn verified(storage: &dyn Storage) -> Verification {
     verify(storage, &mut |_| {}).unwrap()
 }
 
-/// Two checkpoints, with one table that changes and one that does not; and a log beyond, closed in order.
+/// Makes two checkpoints, with one table that changes and one that does not, and a log beyond, closed in order.
 fn small() -> Arc<dyn Storage> {
     let storage = memory();
     let db = open(&storage).unwrap();
@@ -22,7 +22,7 @@ fn small() -> Arc<dyn Storage> {
 
 #[test]
 fn a_good_database_is_good() {
-    // Proves what is counted, and that the database would open as it says, and does.
+    // Proves what is counted, and that the database opens as the report says.
     let storage = small();
     let found = verified(&*storage);
     assert!(found.is_good() && found.was_closed && found.was_locked, "{found:#?}");
@@ -35,7 +35,7 @@ fn a_good_database_is_good() {
 
 #[test]
 fn a_database_in_use_and_an_empty_directory_are_refused() {
-    // Proves that nothing is said of files that somebody may be writing, or that are not there.
+    // Proves that nothing is reported of files that a process may be writing, or that are missing.
     let storage = memory();
     assert!(matches!(verify(&*storage, &mut |_| {}), Err(Error::NoDatabase)));
     let db = open(&storage).unwrap();
@@ -49,12 +49,12 @@ fn a_database_in_use_and_an_empty_directory_are_refused() {
 #[test]
 fn every_damage_is_named_and_the_outlook_is_what_happens() {
     // Proves, for a flipped byte in every part of every file, that damage is found in that file, and that the database
-    // opens with the checkpoint that is named, or does not open, as is said.
+    // opens with the checkpoint that is named, or does not open, as reported.
     let good = small();
     let (mut damaged, mut refused) = (0, 0);
     for name in good.list().unwrap() {
         let last = contents(&*good, &name).iter().rposition(|byte| *byte != 0);
-        // (The segment that has not begun has nothing.)
+        // The segment that has not begun has nothing.
         let Some(used) = last.map(|last| last as u64) else { continue };
         for offset in (0..=used).step_by(7) {
             let storage = copy(&*good);
@@ -80,7 +80,7 @@ fn every_damage_is_named_and_the_outlook_is_what_happens() {
 
 #[test]
 fn missing_files_are_found() {
-    // Proves the same for every file that is gone; but an older checkpoint is not missed, as long as the newest is there.
+    // Proves the same for every missing file. An older checkpoint is not missed while the newest is there.
     let good = small();
     for name in good.list().unwrap() {
         let storage = copy(&*good);
@@ -94,7 +94,7 @@ fn missing_files_are_found() {
 
 #[test]
 fn a_torn_end_is_no_damage() {
-    // Proves that a log whose last write was cut off is good, as recovery takes it, and that damage before is not.
+    // Proves that a log whose last write was cut off is good, as for recovery, and that damage before is not.
     let storage = memory();
     let db = open(&storage).unwrap();
     put_all(&db, "busy", 0..10, &value(1, 100));

@@ -1,4 +1,4 @@
-//! Files in memory on a disk that is in trouble when a test says so.
+//! Files in memory on a disk that fails when a test says so.
 #![allow(dead_code, reason = "each test file has its own troubles")]
 
 use braiddb::storage::{
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 pub enum Trouble {
     /// A sync does not return before the trouble ends.
     SyncsHang,
-    /// As `SyncsHang`, but for files of the log.
+    /// Like `SyncsHang`, but for files other than the log's.
     OtherSyncsHang,
     /// A sync fails.
     SyncsFail,
@@ -21,7 +21,7 @@ pub enum Trouble {
     Full,
 }
 
-/// Which troubles the disk is in.
+/// The troubles that the disk is in.
 #[derive(Debug, Default)]
 struct Troubles {
     hangs: Mutex<Option<Trouble>>,

@@ -1,4 +1,4 @@
-//! What is kept for readers, and when no more.
+//! How long the log is kept for readers.
 
 use crate::{Replica, memory, open, open_as, options, put};
 use braiddb::changes::Changes;
@@ -12,7 +12,7 @@ fn segments(storage: &Arc<dyn Storage>) -> usize {
     storage.list().unwrap().iter().filter(|name| name.starts_with("log-")).count()
 }
 
-/// Much is written, and checkpoints make it needless.
+/// Writes much, and makes the log of it unneeded by checkpoints.
 fn write_much(db: &Database<AnyScheme>, table: Table<u64, u64>, rounds: u64) {
     for round in 0..rounds {
         for chunk in 0..10 {
@@ -22,7 +22,7 @@ fn write_much(db: &Database<AnyScheme>, table: Table<u64, u64>, rounds: u64) {
     }
 }
 
-/// Waits until so many segments are left, or fewer.
+/// Waits until at most this many segments are left.
 fn await_segments(storage: &Arc<dyn Storage>, most: usize) {
     let begin = Instant::now();
     while segments(storage) > most {
@@ -31,7 +31,8 @@ fn await_segments(storage: &Arc<dyn Storage>, most: usize) {
     }
 }
 
-/// What a reader has not read is kept, however many checkpoints come; it goes when the reader has come further, or has gone.
+/// Proves that what a reader has not read is kept, whatever checkpoints are made, and is deleted when the reader has
+/// moved on or was dropped.
 #[test]
 fn readers_hold_the_log() {
     let storage = memory();
@@ -47,7 +48,7 @@ fn readers_hold_the_log() {
     assert!(held > 14, "{held} segments are there");
     assert!(db.statistics().log.held_bytes > 100_000, "{:?}", db.statistics().log);
     assert_eq!(db.oldest_change_position().unwrap(), start);
-    // All of it comes, and then it is let go, but for what the other one has.
+    // The reader gets all of it. Then the log is released, except what the other reader needs.
     let mut transactions = 0;
     while slow.try_next().unwrap().is_some() {
         transactions += 1;
@@ -57,7 +58,7 @@ fn readers_hold_the_log() {
     drop(other);
     await_segments(&storage, 8);
     assert_eq!(db.statistics().log.held_bytes, 0);
-    // One that is dropped gives back what it had.
+    // A reader that is dropped releases what it held.
     let dropped = db.changes(slow.position()).unwrap();
     write_much(&db, table, 12);
     while slow.try_next().unwrap().is_some() {}
@@ -80,7 +81,8 @@ fn is_cut(changes: &mut Changes) -> bool {
     }
 }
 
-/// A reader that holds too much is cut off, with an error that says so again and again; and others are not.
+/// Proves that a reader that holds too much is cut off and gets the same error again and again, and that other readers
+/// are not cut off.
 #[test]
 fn slow_readers_are_cut_off() {
     let storage = memory();
@@ -109,7 +111,8 @@ fn slow_readers_are_cut_off() {
     assert!(fast.wait_next().unwrap().is_some());
 }
 
-/// Commits come before readers: on a full device what readers hold is given up, before anything is refused.
+/// Proves that commits have precedence over readers: on a full device, what readers hold is given up before any commit
+/// is refused.
 #[test]
 fn a_full_device_is_not_kept_full_by_readers() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(1 << 19));
@@ -117,11 +120,11 @@ fn a_full_device_is_not_kept_full_by_readers() {
     let table: Table<u64, u64> = db.table("t").unwrap();
     put(&db, table, 0, 0);
     let mut slow = db.changes(db.change_position().unwrap()).unwrap();
-    write_much(&db, table, 40); // three times what there is room for
+    write_much(&db, table, 40); // three times the device's room
     assert!(is_cut(&mut slow));
 }
 
-/// Several readers get the same, from several threads, while it is written.
+/// Proves that several readers on several threads get the same changes while they are written.
 #[test]
 fn several_readers() {
     let storage = memory();
@@ -153,7 +156,8 @@ fn several_readers() {
     });
 }
 
-/// What a reader takes is in the account; where there is no memory it says so, and goes on when there is some.
+/// Proves that a reader's memory is in the account, and that a reader reports missing memory and continues when there
+/// is some.
 #[test]
 fn memory_is_accounted_for() {
     let storage = memory();
@@ -167,7 +171,7 @@ fn memory_is_accounted_for() {
     changes.wait_next().unwrap().unwrap();
     let with = db.statistics().memory.other_bytes;
     assert!(with >= before + (256 << 10), "{before} {with}");
-    // Longer records take more, for as long as they are there.
+    // Longer records take more memory while they are held.
     db.transact(|tx| (0..10).try_for_each(|key| tx.put(table, key, &vec![7; 60_000]))).unwrap();
     changes.wait_next().unwrap().unwrap();
     assert!(db.statistics().memory.other_bytes >= before + 600_000);

@@ -1,4 +1,4 @@
-//! A storage in memory of which a crash leaves what was synced, and perhaps some of the rest.
+//! A storage in memory. A crash leaves what was synced, and perhaps some of the rest.
 
 use crate::Random;
 use braiddb::storage::{
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 
-/// What a file has, and what of it is durable.
+/// The contents of a file, and the part that is durable.
 #[derive(Clone, Debug, Default)]
 struct Contents {
     now: Vec<u8>,
@@ -26,9 +26,9 @@ struct Names {
 #[derive(Clone, Debug)]
 pub(crate) struct Lossy {
     names: Arc<Mutex<Names>>,
-    /// Held while anything changes: a crash is of one moment.
+    /// Held while anything changes, because a crash happens at one moment.
     moment: Arc<Mutex<()>>,
-    /// Has the lock.
+    /// Holds the lock file.
     locks: MemoryStorage,
 }
 
@@ -37,7 +37,7 @@ impl Lossy {
         Lossy { names: Arc::default(), moment: Arc::default(), locks: MemoryStorage::new(1 << 20) }
     }
 
-    /// What a crash at this moment leaves: of each sector that was not synced the old contents or the new.
+    /// Returns what a crash at this moment leaves. Each sector that was not synced has its old or its new contents.
     pub(crate) fn crash(&self, random: &mut Random) -> Lossy {
         const SECTOR: usize = 512;
         let _moment = self.moment.lock().unwrap();

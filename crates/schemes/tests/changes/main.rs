@@ -1,5 +1,5 @@
-//! Following what a database commits: a consumer that applies its changes has what the database has, and never what a crash takes
-//! back.
+//! Following the commits of a database: a consumer that applies its changes has what the database has, and never has
+//! what a crash takes back.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod limits;
@@ -32,7 +32,7 @@ fn open(storage: &Arc<dyn Storage>) -> Database<AnyScheme> {
     open_as(storage, options()).unwrap()
 }
 
-/// Opened without waiting for the disk at each commit.
+/// Opens a database that does not wait for the disk at each commit.
 fn open_async(storage: &Arc<dyn Storage>) -> Database<AnyScheme> {
     open_as(storage, Options { durability: Durability::Async, ..options() }).unwrap()
 }
@@ -43,22 +43,22 @@ fn put(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64, value: u64) {
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a consumer has: tables by their numbers, and how far it has come.
+/// A consumer's state: its tables by number, and its position.
 #[derive(Clone, Debug, PartialEq)]
 struct Replica {
     tables: BTreeMap<u32, (String, Rows)>,
     position: ChangePosition,
-    /// When each row was last written.
+    /// The time at which each row was last written.
     times: BTreeMap<(u32, Vec<u8>), u64>,
 }
 
 impl Replica {
-    /// Of nothing, from the beginning of a new database.
+    /// Makes an empty replica at the beginning of a new database.
     fn from_oldest(db: &Database<AnyScheme>) -> Replica {
         Replica::new(db.oldest_change_position().unwrap())
     }
 
-    /// Of nothing, from a position on.
+    /// Makes an empty replica at a position.
     fn new(position: ChangePosition) -> Replica {
         Replica { tables: BTreeMap::new(), position, times: BTreeMap::new() }
     }
@@ -91,7 +91,7 @@ impl Replica {
         self.position = transaction.position();
     }
 
-    /// Goes on with a new reader until all has come that has committed by now.
+    /// Reads with a new reader until it has all that has committed by now.
     fn catch_up(&mut self, db: &Database<AnyScheme>) -> Result<()> {
         let mut changes = db.changes(self.position)?;
         self.catch_up_with(db, &mut changes)
@@ -107,7 +107,7 @@ impl Replica {
         Ok(())
     }
 
-    /// It has what the database has.
+    /// Checks that the replica has what the database has.
     fn check(&self, db: &Database<AnyScheme>) {
         let mut found: BTreeMap<String, Rows> = BTreeMap::new();
         for (name, rows) in self.tables.values() {
@@ -117,7 +117,7 @@ impl Replica {
     }
 }
 
-/// All rows of all tables.
+/// Returns all rows of all tables.
 fn contents(db: &Database<AnyScheme>) -> BTreeMap<String, Rows> {
     let rows = |name: &str| {
         let raw = db.raw_table(name).unwrap();
@@ -133,7 +133,7 @@ fn contents(db: &Database<AnyScheme>) -> BTreeMap<String, Rows> {
     db.tables().into_iter().map(|table| (table.name.clone(), rows(&table.name))).collect()
 }
 
-/// What happens to rows and tables, of a seed.
+/// Decides by seed what happens to rows and tables.
 struct Random(u64);
 
 impl Random {
@@ -146,7 +146,8 @@ impl Random {
     }
 }
 
-/// One transaction after the other comes, with its changes as they were made, and typed.
+/// Proves that transactions arrive one after the other, with their changes in the order in which they were made, and
+/// typed.
 #[test]
 fn transactions_come_as_they_were_committed() {
     let storage = memory();
@@ -178,7 +179,7 @@ fn transactions_come_as_they_were_committed() {
     assert!(matches!(wrong, Err(braiddb::Error::TableMismatch { .. })), "{wrong:?}");
 }
 
-/// Values that are read where they lie are aligned, whatever keys lie beside them.
+/// Proves that values that are read in place are aligned, whatever keys are beside them.
 #[test]
 fn values_are_aligned() {
     let storage = memory();

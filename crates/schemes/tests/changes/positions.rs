@@ -1,4 +1,4 @@
-//! Positions: where reading goes on, and where it cannot.
+//! Positions at which reading continues, and positions at which it cannot.
 
 use crate::{Replica, memory, open, options, put};
 use braiddb::changes::{ChangePosition, InvalidPosition};
@@ -14,7 +14,7 @@ fn refused(db: &Database<AnyScheme>, position: ChangePosition, what: &str) {
     }
 }
 
-/// A stored position is the same when it is read, and one that was changed anywhere is none.
+/// Proves that a stored position can be read back, and that a position with any change in it is invalid.
 #[test]
 fn positions_are_bytes_and_text() {
     let storage = memory();
@@ -40,7 +40,7 @@ fn positions_are_bytes_and_text() {
     assert!(changes.position() < db.change_position().unwrap());
 }
 
-/// Those of another database are refused, and so are those of a copy that has gone on by itself.
+/// Proves that positions of another database are refused, and positions of a copy that has been written by itself.
 #[test]
 fn positions_of_other_logs() {
     let storage = memory();
@@ -58,10 +58,10 @@ fn positions_of_other_logs() {
     let copied: Arc<dyn Storage> = Arc::new(copied);
     let copy = open(&copied);
     let table_of_copy: Table<u64, u64> = copy.table("t").unwrap();
-    // What both have is read from either.
+    // What both logs have can be read from either.
     let common = db.change_position().unwrap();
     assert!(copy.changes(common).unwrap().try_next().unwrap().is_none());
-    // Each goes its own way: a position of one is behind the end of the other, or follows on another record.
+    // The logs diverge: a position of one is behind the end of the other, or follows another record.
     let mut of_db = db.changes(common).unwrap();
     put(&db, table, 2, 2);
     let first = of_db.wait_next().unwrap().unwrap().position();
@@ -74,7 +74,8 @@ fn positions_of_other_logs() {
     assert!(db.changes(first).unwrap().try_next().unwrap().is_some());
 }
 
-/// Without a log there is nothing to read, and what was changed then is not passed over in silence afterwards.
+/// Proves that without a log nothing can be read, and that changes that were made without a log are not skipped in
+/// silence afterwards.
 #[test]
 fn databases_without_a_log() {
     let clock = Arc::new(braiddb::metrics::SystemClock::default());
@@ -102,7 +103,7 @@ fn databases_without_a_log() {
         refused(&db, before, "without a log");
         let copied: Arc<dyn Storage> = memory();
         backup(&*storage, &*copied).unwrap();
-        // Other positions are good, here and in a copy.
+        // Other positions are valid, here and in a copy.
         before = db.change_position().unwrap();
         assert!(db.changes(before).unwrap().try_next().unwrap().is_none());
         db.close().unwrap();
@@ -113,7 +114,8 @@ fn databases_without_a_log() {
     }
 }
 
-/// What a checkpoint has made needless is gone, and the error names where the log begins; the present rows are a new beginning.
+/// Proves that what a checkpoint has made unneeded is deleted, and that the error names where the log begins. A
+/// consumer then begins again with the present rows.
 #[test]
 fn positions_that_are_gone() {
     let storage = memory();
@@ -138,14 +140,14 @@ fn positions_that_are_gone() {
     let db = open(&storage);
     check(&db);
     assert_eq!(db.oldest_change_position().unwrap(), oldest);
-    // From the oldest on: the changes of the last two rounds, over the rows.
+    // From the oldest position on, the reader gets the changes of the last two rounds, over the rows.
     let mut replica = Replica::new(oldest);
     replica.tables.insert(0, ("t".into(), crate::contents(&db).remove("t").unwrap()));
     replica.catch_up(&db).unwrap();
     replica.check(&db);
 }
 
-/// A restored database is another one.
+/// Proves that a restored database counts as another database.
 #[test]
 fn positions_of_a_restored_database() {
     let storage = memory();

@@ -1,4 +1,4 @@
-//! When something is given out, waiting for it, and what is not as it was written.
+//! When a change is handed out, how to wait for it, and logs that are not as they were written.
 
 use crate::{Replica, memory, open, open_async, options, put};
 use braiddb::metrics::SystemClock;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nothing comes before it is durable, and all of it does then.
+/// Proves that nothing arrives before it is durable, and that everything arrives once it is.
 #[test]
 fn only_what_is_durable() {
     let storage = memory();
@@ -22,7 +22,7 @@ fn only_what_is_durable() {
             .unwrap();
     let mut changes = db.changes(db.oldest_change_position().unwrap()).unwrap();
     let table: Table<u64, u64> = db.table("t").unwrap();
-    let mut expected = 1; // the table
+    let mut expected = 1; // the table's creation
     for round in 0..200 {
         for key in 0..round % 5 {
             put(&db, table, key, round);
@@ -46,7 +46,7 @@ fn only_what_is_durable() {
     threads.close().unwrap();
 }
 
-/// Waiting ends when something comes, when the time is over, and when the database is closed.
+/// Proves that waiting ends when a change arrives, when the time is over, and when the database is closed.
 #[test]
 fn waiting() {
     let storage = memory();
@@ -71,7 +71,7 @@ fn waiting() {
     assert!(matches!(waits.join().unwrap(), Err(Error::Closed)));
 }
 
-/// A closed database's files may be another process's: nothing more is read of them.
+/// Proves that nothing more is read from the files of a closed database, because another process may own them.
 #[test]
 fn closed_databases() {
     let storage = memory();
@@ -100,7 +100,8 @@ impl Wake for Wakes {
     }
 }
 
-/// A task is woken when something has come, and when nothing comes any more; asking twice makes it no second waiter.
+/// Proves that a task is woken when a change has arrived, and when no more can arrive. Asking twice does not make a
+/// second waiter.
 #[test]
 fn tasks_are_woken() {
     let storage = memory();
@@ -135,7 +136,8 @@ fn tasks_are_woken() {
     assert!(matches!(changes.poll_next(&mut context), Poll::Ready(Err(Error::Closed))));
 }
 
-/// A reader keeps one waker, the last, however many tasks have asked while nothing came; and none when it is gone.
+/// Proves that a reader keeps only the last waker, whatever number of tasks have asked while nothing arrived, and no
+/// waker once it was dropped.
 #[test]
 fn wakers_do_not_pile_up() {
     let db = open(&memory());
@@ -155,7 +157,7 @@ fn read_only(storage: &Arc<dyn Storage>) -> Database<AnyScheme> {
     Database::read_with(storage.clone(), options(), Arc::new(SystemClock::default()), &mut |_| {}).unwrap()
 }
 
-/// What was closed in order can be read to its end, where nothing is waited for.
+/// Proves that the log of a database that was closed in order can be read to its end, where nothing is waited for.
 #[test]
 fn databases_that_are_only_read() {
     let storage = memory();
@@ -180,14 +182,15 @@ fn databases_that_are_only_read() {
     assert!(matches!(changes.try_next(), Err(Error::Closed)));
 }
 
-/// After a crash the last run of the log was only seen: it does not come until somebody has made it durable.
+/// Proves that after a crash the last run of the log, which was only found there, does not arrive until it was made
+/// durable.
 #[test]
 fn the_last_run_of_a_log_that_was_not_closed() {
     let storage = crate::lossy::Lossy::new();
     let shared: Arc<dyn Storage> = Arc::new(storage.clone());
     let db = open(&shared);
     let table: Table<u64, u64> = db.table("t").unwrap();
-    (0..5).for_each(|key| put(&db, table, key, key)); // a run each
+    (0..5).for_each(|key| put(&db, table, key, key)); // one run each
     let seen = db.change_position().unwrap();
     let left: Arc<dyn Storage> = Arc::new(storage.crash(&mut crate::Random(5)));
     drop(db);
@@ -203,14 +206,15 @@ fn the_last_run_of_a_log_that_was_not_closed() {
     replica.check(&db);
 }
 
-/// Every flipped bit of a log is an error, or is of no record: what comes before is as it was, and nothing panics.
+/// Proves that every flipped bit of a log is an error or belongs to no record. What was written before it is
+/// unchanged, and nothing panics.
 #[test]
 fn damaged_logs() {
     let storage = memory();
     let db = open_async(&storage);
     let table: Table<u64, u64> = db.table("t").unwrap();
     let oldest = db.oldest_change_position().unwrap();
-    (0..300).for_each(|key| put(&db, table, key, key)); // more than a segment
+    (0..300).for_each(|key| put(&db, table, key, key)); // more than one segment
     let reached = db.change_position().unwrap();
     let read = || -> (Vec<u64>, bool) {
         let mut changes = match db.changes(oldest) {
@@ -223,7 +227,7 @@ fn damaged_logs() {
                 Ok(Some(transaction)) => found.push(transaction.position().lsn().0),
                 Ok(None) => return (found, true),
                 Err(Error::Log(_) | Error::NoSuchPosition { .. }) => {
-                    // It does not go on behind damage.
+                    // The reader does not continue behind damage.
                     assert!(changes.try_next().is_err());
                     return (found, false);
                 }

@@ -1,4 +1,4 @@
-//! A consumer beside a database that works, crashes, is closed and opened again.
+//! A consumer beside a database that works, crashes, is closed and is opened again.
 
 use crate::lossy::Lossy;
 use crate::{Random, Replica, memory, open_as, open_async, options};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// One transaction of some changes; some conflict, some are long.
+/// Runs one transaction of some changes. Some conflict, some are long.
 fn work(db: &Database<AnyScheme>, numbers: Table<u64, u64>, words: Table<String, [u8]>, random: &mut Random) {
     let seed = random.next(u64::MAX >> 33) | 1;
     let worked = db.transact(|tx| {
@@ -38,7 +38,7 @@ fn work(db: &Database<AnyScheme>, numbers: Table<u64, u64>, words: Table<String,
     }
 }
 
-/// Tables that come and go in one thread.
+/// Makes and drops tables in one thread.
 fn change_tables(db: &Database<AnyScheme>, random: &mut Random) {
     let name = |number: u64| format!("extra {number}");
     let (one, other) = (random.next(3), random.next(3));
@@ -57,7 +57,7 @@ fn change_tables(db: &Database<AnyScheme>, random: &mut Random) {
     }
 }
 
-/// Says that others are to end, also after a panic.
+/// Tells other threads to end, also after a panic.
 struct Ending<'e>(&'e AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -66,8 +66,8 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Several threads work for a while, with checkpoints and changes of tables in between; `follow` goes on meanwhile, and is told when they
-/// have ended.
+/// Several threads work for a while, with checkpoints and changes of tables in between. `follow` is called meanwhile,
+/// and is told when the threads have ended.
 fn work_for_a_while(db: &Database<AnyScheme>, seed: u64, rounds: u64, mut follow: impl FnMut(bool)) {
     let numbers: Table<u64, u64> = db.table("numbers").unwrap();
     let words: Table<String, [u8]> = db.table("words").unwrap();
@@ -104,8 +104,9 @@ fn work_for_a_while(db: &Database<AnyScheme>, seed: u64, rounds: u64, mut follow
     follow(true);
 }
 
-/// A consumer that follows a database over many lives, some of which end by a crash, has what the database has whenever they are compared, and
-/// after a crash exactly what was recovered: it can go on from where it was, so it was never ahead.
+/// A consumer follows a database over many lives, some of which end by a crash. Proves that the consumer has what the
+/// database has whenever they are compared. After a crash it has exactly what was recovered: it can continue at its
+/// position, so it was never ahead.
 fn follows_over_lives(first: u64, lives: u64, rounds: u64) {
     let mut storage = Lossy::new();
     let mut replica = None;
@@ -121,12 +122,12 @@ fn follows_over_lives(first: u64, lives: u64, rounds: u64) {
         let mut crashed = None;
         work_for_a_while(&db, life, rounds, |is_over| {
             if crashed.is_some() {
-                return; // what comes now is of no life
+                return; // later changes belong to no life
             }
             while let Some(transaction) = changes.try_next().unwrap() {
                 follower.apply(&transaction);
             }
-            // (It stores what it has, and only then the crash comes.)
+            // The consumer stores its state before the crash.
             if random.next(40) == 0 && life % 2 == 0 || is_over && life % 4 == 0 {
                 crashed = Some(storage.crash(&mut random));
             }
@@ -160,14 +161,14 @@ fn a_replica_over_many_short_lives() {
     follows_over_lives(1000, 40, 12);
 }
 
-/// Under each scheme.
+/// Follows under each scheme.
 fn follows(scheme: SchemeName) {
     let storage = memory();
     for life in 0..2 {
         let db = open_under(scheme, &storage);
         let mut replica = Replica::from_oldest(&db);
         if life > 0 {
-            // Nothing was given up, as nothing was checkpointed twice.
+            // Nothing was given up, because no two checkpoints were made.
             assert_eq!(replica.position.lsn().0, 0);
         }
         let mut changes = db.changes(replica.position).unwrap();
@@ -204,7 +205,7 @@ fn open_under(scheme: SchemeName, storage: &Arc<dyn Storage>) -> Database<AnySch
     open_as(storage, under(scheme, options)).unwrap()
 }
 
-/// A consumer that begins with the rows that there are, while others write, misses nothing.
+/// Proves that a consumer that begins with the present rows, while others write, misses nothing.
 fn begins(scheme: SchemeName) {
     let storage = memory();
     let db = open_under(scheme, &storage);
@@ -234,7 +235,7 @@ fn begins(scheme: SchemeName) {
                 let name = ["numbers", "words"][number].to_string();
                 replica.tables.insert(number as u32, (name, read.unwrap()));
             }
-            // What it has now was of no moment; from here on it is.
+            // The replica's state is not that of one moment yet. From here on it is.
             replica.catch_up_with(&db, &mut changes).unwrap();
             let mut whole = Replica::from_oldest(&db);
             let mut all = db.changes(whole.position).unwrap();
@@ -251,7 +252,8 @@ fn a_replica_that_begins_with_the_present_rows() {
     under_all_schemes!(begins());
 }
 
-/// Under `Durability::Sync` a row that a transaction has read is durable when it has ended, so the copy can be relied on at once.
+/// Proves that under `Durability::Sync` a row that a transaction has read is durable when the transaction has ended,
+/// so the copy can be relied on at once.
 #[test]
 fn a_second_database_is_a_replica() {
     let (from, to) = (memory(), memory());

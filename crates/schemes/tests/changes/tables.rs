@@ -1,10 +1,10 @@
-//! Tables that are made, renamed, cleared and dropped, as a consumer sees it.
+//! Tables that are made, renamed, cleared and dropped, from a consumer's view.
 
 use crate::{Replica, memory, open, put};
 use braiddb::changes::{ChangeKind, Changes};
 use braiddb::{AnyScheme, Database, Table};
 
-/// What comes next, in words, as far as there is anything durable.
+/// Describes the next changes in words, while there are durable ones.
 fn told(changes: &mut Changes) -> Vec<String> {
     let mut told = Vec::new();
     while let Some(transaction) = changes.try_next().unwrap() {
@@ -23,7 +23,8 @@ fn told(changes: &mut Changes) -> Vec<String> {
     told
 }
 
-/// Each is told at its place among the changes of rows; of the rows that go by clearing nothing is.
+/// Proves that each event arrives at its place among the changes of rows, and that rows deleted by clearing do not
+/// arrive.
 #[test]
 fn tables_that_come_and_go() {
     let storage = memory();
@@ -54,8 +55,8 @@ fn tables_that_come_and_go() {
         "2 second put",
     ];
     assert_eq!(told(&mut changes), expected);
-    // From the beginning again, also after the database was opened again: the same, but that names are the last ones until they
-    // are told.
+    // Reading from the beginning again, also after the database was opened again, gives the same, except that tables
+    // have their last names until their renaming arrives.
     let position = start.to_bytes();
     drop((changes, db));
     let db = open(&storage);
@@ -69,7 +70,7 @@ fn tables_that_come_and_go() {
     replica.check(&db);
 }
 
-/// A reader that begins behind the making of a table knows it, with its types.
+/// Proves that a reader that begins after a table was made knows the table and its types.
 #[test]
 fn tables_are_known_from_the_middle() {
     let storage = memory();
@@ -88,7 +89,8 @@ fn tables_are_known_from_the_middle() {
     assert_eq!(decoded, Some(((1, "a".to_string()), Some("b"))));
 }
 
-/// Clearing that is not over when the database goes down is told all the same, and again when it is made up for.
+/// Proves that a clearing that is unfinished when the database goes down is still reported, and is reported again when
+/// it is completed later.
 #[test]
 fn a_table_that_is_cleared_twice() {
     let storage = memory();

@@ -1,4 +1,4 @@
-//! What a transaction has been lent stays, and what nobody looks at any more is given back.
+//! Values that a transaction has been lent stay, and memory that is no longer visible is given back.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn bytes(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 7 + n) as u8).collect()
 }
 
-/// What the transaction has been lent of its own writes stays as it is when these are undone, of any length, whatever others write into
-/// the memory that is free.
+/// Proves that values of its own writes that a transaction has been lent, of any length, stay when the writes are
+/// undone, whatever other transactions write into free memory.
 pub fn values_lent_stay(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, [u8]> = db.table("t").unwrap();
@@ -27,7 +27,7 @@ pub fn values_lent_stay(scheme: SchemeName) {
     let mut lent = Vec::new();
     for round in 0..3 {
         let before = tx.savepoint();
-        // Rows that there are, that were deleted, and that were never there; each written twice.
+        // Rows that exist, that were deleted, and that never existed. Each is written twice.
         for (key, n) in [0, 100, 1000].iter().flat_map(|from| (*from..).zip(lengths)) {
             tx.put(t, key, &bytes(n)).unwrap();
             lent.push((tx.get(t, key).unwrap().unwrap(), n));
@@ -59,8 +59,8 @@ pub fn values_lent_stay(scheme: SchemeName) {
     }
 }
 
-/// A short value that lay in the memory of a record stays when that is removed, because its row was deleted long ago: also once other
-/// rows have the memory.
+/// Proves that a short value in the memory of a record stays when the record is removed because its row was deleted
+/// long ago, also once other rows have the memory.
 pub fn values_in_removed_records_stay(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, [u8]> = db.table("t").unwrap();
@@ -87,7 +87,7 @@ pub fn values_in_removed_records_stay(scheme: SchemeName) {
         }
         drop(watcher);
         if is_alone {
-            db.maintain(); // the turn of what was deleted comes while it is covered
+            db.maintain(); // the deleted row's turn comes while it is covered
             tx.rollback_to(&before).unwrap();
             churn(&db);
         }
@@ -97,7 +97,7 @@ pub fn values_in_removed_records_stay(scheme: SchemeName) {
     }
 }
 
-/// A multi-get in pieces: what it has found is not undone before it is handed out.
+/// A multi-get in pieces. Proves that what it has found is not undone before it is handed out.
 pub fn multi_gets_do_not_lose_what_they_have_found(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<String, u64> = db.table("t").unwrap();
@@ -131,11 +131,11 @@ pub fn multi_gets_do_not_lose_what_they_have_found(scheme: SchemeName) {
 }
 
 std::thread_local! {
-    /// What the next value that is read does first.
+    /// Called first when the next value is read.
     static WHEN_READ: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// Bytes, the reading of which is foreign code that may come back to the transaction.
+/// Bytes. Reading them is foreign code that may use the transaction again.
 struct Back;
 
 impl braiddb::Value for Back {
@@ -154,7 +154,8 @@ impl braiddb::Value for Back {
     }
 }
 
-/// Foreign code that an operation calls may come back to the transaction, and roll it back where that takes nothing from the operation.
+/// Proves that foreign code that an operation calls may use the transaction, and may roll it back if that takes
+/// nothing from the operation.
 pub fn views_may_come_back(scheme: SchemeName) {
     type Act = Box<dyn Fn() -> Result<()>>;
     std::thread_local! {
@@ -193,8 +194,8 @@ pub fn views_may_come_back(scheme: SchemeName) {
     assert!(matches!(CAME_TO.take(), Some(Err(Error::OperationsInFlight))));
 }
 
-/// Going back again and again takes no memory: nor does what is written in between, unless it was read. `has_versions`: nor does what is
-/// inserted.
+/// Proves that rolling back again and again takes no memory. Writes in between take none either, unless they were
+/// read. `has_versions`: neither do inserts.
 pub fn pairs_take_no_memory(scheme: SchemeName, has_versions: bool) {
     const PAIRS: u64 = 1_000_000;
     let db = database(scheme);
@@ -222,7 +223,8 @@ pub fn pairs_take_no_memory(scheme: SchemeName, has_versions: bool) {
     let grown = db.statistics().memory.total_bytes().saturating_sub(settled);
     assert!(grown < 256 << 10, "{grown} bytes");
     tx.abort();
-    // What was read and undone is there as long as the transaction, and goes with it: others use the memory again.
+    // What was read and undone stays as long as the transaction, and is freed with it. Other transactions use the
+    // memory again.
     let [first, second] = [(); 2].map(|()| {
         let tx = db.begin().unwrap();
         let before = tx.savepoint();
@@ -244,7 +246,7 @@ pub fn pairs_take_no_memory(scheme: SchemeName, has_versions: bool) {
     assert_eq!(get(&db, t, 1), None);
 }
 
-/// The same on a worker, of a closure.
+/// Proves the same of a closure on a worker.
 pub fn pairs_on_workers_take_no_memory(scheme: SchemeName) {
     let db = database(scheme);
     let rows: Table<u64, [u8]> = db.table("rows").unwrap();
@@ -268,7 +270,8 @@ pub fn pairs_on_workers_take_no_memory(scheme: SchemeName) {
     assert!(grown < 512 << 10, "{grown} bytes");
 }
 
-/// Threads that write the same rows, and undo that, see nothing of each other's undone changes, and keep what they have been lent.
+/// Proves that threads that write the same rows, and undo the writes, do not see each other's undone changes, and keep
+/// what they have been lent.
 pub fn threads_do_not_disturb_each_other(scheme: SchemeName) {
     const ROWS: u64 = 8;
     let db = database(scheme);
@@ -303,13 +306,13 @@ pub fn threads_do_not_disturb_each_other(scheme: SchemeName) {
                         if from != to && a.unwrap() > 0 {
                             tx.put(t, to, b.unwrap() + 1).await?;
                         }
-                        // Rows come and go, so that records do.
+                        // Rows are inserted and deleted, so records come and go.
                         match round % 2 {
                             0 => tx.put(scratch, to, &[5; 3]).await?,
                             _ => _ = tx.delete(scratch, to).await?,
                         }
-                        // (An attempt under a scheme that validates may find its row gone, when others have removed it: then it is
-                        // refused, whatever it says of that.)
+                        // An attempt under a scheme that validates may find its row gone, if other transactions have
+                        // removed it. It is then refused, whatever its answer.
                         let is_whole =
                             (from == to || lent.0 == Some(&value[..])) && lent.1 == Some(&[9; 40][..]);
                         if is_whole { Ok(()) } else { Err(Error::user("its own rows are not there")) }

@@ -1,4 +1,4 @@
-//! Savepoints: what a transaction has done since one is undone, and it goes on, under every scheme.
+//! Savepoints: the changes since a savepoint are undone, and the transaction continues, under every scheme.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -91,7 +91,7 @@ fn on_disk(scheme: SchemeName, disk: &Arc<MemoryStorage>) -> Database<AnyScheme>
         .unwrap()
 }
 
-/// A table for each kind of index.
+/// Makes a table for each kind of index.
 fn tables<K: braiddb::Key>(db: &Database<AnyScheme>, of: &str) -> Vec<Table<K, u64>> {
     let table = |kind: &IndexKind| {
         let options = TableOptions { index: *kind, ..TableOptions::default() };
@@ -104,14 +104,14 @@ fn get(db: &Database<AnyScheme>, table: Table<u64, u64>, key: u64) -> Option<u64
     db.begin().unwrap().get(table, key).unwrap()
 }
 
-/// Other transactions, and what gives memory back: what is not kept is used again.
+/// Runs other transactions, and frees memory. Memory that is not kept is used again.
 fn churn(db: &Database<AnyScheme>) {
     let other: Table<u64, [u8]> = db.table("churn").unwrap();
     let numbers: Table<u64, u64> = db.table("churned numbers").unwrap();
     for round in 0..20 {
         for key in 0..40 {
             let tx = db.begin().unwrap();
-            // (Partitions may be another transaction's.)
+            // Another transaction may have the partitions.
             if tx.put(other, key, &vec![0xaa; (key * 11 % 300) as usize]).is_err() {
                 break;
             }
@@ -134,8 +134,9 @@ fn key(n: u64) -> String {
     format!("a key that does not fit {n}")
 }
 
-/// Rows inserted, updated, replaced and deleted since are as they were, with short keys and long ones, in every kind of index, in a
-/// closure under every policy and in an interactive transaction, before its end and after.
+/// Proves that rows that were inserted, updated, replaced and deleted since a savepoint are restored. Keys are short
+/// and long, in every kind of index. The transaction is a closure under every policy or interactive, and is checked
+/// before its end and after.
 fn changes_since_are_undone(scheme: SchemeName) {
     async fn write(tx: &Txn<AnyScheme>, short: Table<u64, u64>, long: Table<String, u64>) {
         tx.insert(short, 1, 1).await.unwrap();
@@ -209,7 +210,7 @@ fn changes_since_are_undone(scheme: SchemeName) {
     }
 }
 
-/// What the transaction itself had written before the savepoint is there again, and is committed.
+/// Proves that what the transaction itself had written before the savepoint is restored, and is committed.
 fn own_writes_come_back(scheme: SchemeName) {
     let db = database(scheme);
     for t in tables(&db, "t") {
@@ -234,7 +235,8 @@ fn own_writes_come_back(scheme: SchemeName) {
     }
 }
 
-/// A savepoint can be rolled back to any number of times, until the transaction is rolled back to an earlier one.
+/// Proves that a savepoint can be rolled back to any number of times, until the transaction is rolled back to an
+/// earlier savepoint.
 fn savepoints_nest(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -254,7 +256,7 @@ fn savepoints_nest(scheme: SchemeName) {
         for later in &points[n + 1..] {
             assert!(matches!(tx.rollback_to(later), Err(Error::NoSavepoint)));
         }
-        // What is written now makes no later savepoint good again.
+        // Writing now does not make a later savepoint valid again.
         for key in 50..60 {
             tx.put(t, key, 0).unwrap();
         }
@@ -274,7 +276,8 @@ fn savepoints_nest(scheme: SchemeName) {
     assert_eq!([0, 1, 2, 100].map(|key| get(&db, t, key)), [Some(0), Some(1), None, Some(1)]);
 }
 
-/// Updates left for the commit since then are forgotten, and their functions dropped; those before are made.
+/// Proves that updates that were left for the commit since the savepoint are dropped with their functions, and that
+/// earlier updates are made.
 fn updates_for_the_commit_are_undone(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -300,7 +303,7 @@ fn updates_for_the_commit_are_undone(scheme: SchemeName) {
     leave(&tx, 5).unwrap();
     tx.commit().unwrap();
     assert_eq!(([1, 2, 3].map(|key| get(&db, t, key)), held.load(Relaxed)), ([Some(16), None, None], 2));
-    // Of all of them: then it commits as one that has left none.
+    // If all are undone, the transaction commits like a transaction that has left none.
     let tx = db.begin().unwrap();
     assert!(matches!(tx.rollback_to(&first), Err(Error::NoSavepoint)));
     let before = tx.savepoint();
@@ -325,8 +328,8 @@ fn updates_for_the_commit_are_undone(scheme: SchemeName) {
     assert_eq!(Arc::strong_count(&held), 1);
 }
 
-/// A transaction that has undone all that it had left for its commit is one that has left nothing: it need not be ordered last.
-/// `is_ordered_earlier`: the scheme finds such an order.
+/// Proves that a transaction that has undone all its updates for the commit is like a transaction without any: it need
+/// not be ordered last. `is_ordered_earlier`: the scheme finds such an order.
 fn undone_updates_leave_no_trace(scheme: SchemeName, is_ordered_earlier: bool) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -342,7 +345,7 @@ fn undone_updates_leave_no_trace(scheme: SchemeName, is_ordered_earlier: bool) {
     assert!(is_committed || is_overwritten && !is_ordered_earlier);
 }
 
-/// Entries of indexes are undone with their rows.
+/// Proves that index entries are undone with their rows.
 fn indexes_follow(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -379,7 +382,7 @@ fn indexes_follow(scheme: SchemeName) {
     assert_eq!(found(&db.begin().unwrap()), expected);
 }
 
-/// After a statement that has failed the transaction goes on from the savepoint, and commits.
+/// Proves that a transaction continues from the savepoint after a failed statement, and commits.
 fn failed_statements_are_recovered_from(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -392,7 +395,7 @@ fn failed_statements_are_recovered_from(scheme: SchemeName) {
                 tx.put(t, 50 + round, 500 + round).await?;
                 let before = tx.savepoint();
                 tx.insert(t, 60 + round, 600 + round).await?;
-                // A new row that would have another one's key; and one that is there.
+                // A new row with a key that another row has, and a row that exists.
                 assert!(matches!(tx.insert(t, 70 + round, 10).await, Err(Error::UniqueViolation { .. })));
                 assert!(matches!(tx.insert(t, 1, 99).await, Err(Error::KeyExists)));
                 tx.rollback_to(&before)?;
@@ -405,7 +408,7 @@ fn failed_statements_are_recovered_from(scheme: SchemeName) {
     assert_eq!(keys, [1, 50, 51, 52, 80, 81, 82]);
 }
 
-/// An insert that was undone can be made again, by the transaction itself and by others, while it is open and afterwards.
+/// Proves that an undone insert can be made again, by the transaction itself and by others, before and after its end.
 fn inserts_can_be_made_again(scheme: SchemeName) {
     let db = database(scheme);
     for t in tables(&db, "t") {
@@ -420,11 +423,11 @@ fn inserts_can_be_made_again(scheme: SchemeName) {
         }
         tx.insert(t, 1, 100).unwrap();
         let other = db.begin().unwrap();
-        // (It may have to wait for a partition.)
+        // It may have to wait for a partition.
         let is_inserted = other.insert(t, 2, 200).is_ok() && other.commit().is_ok();
         match tx.commit() {
             Ok(()) => assert_eq!(get(&db, t, 1), Some(100)),
-            // It has found that there is no such row, by inserting it.
+            // By its insert, the transaction has found that there was no such row.
             Err(error) => assert!(is_inserted && matches!(error, Error::Conflict), "{error}"),
         }
         assert_eq!(get(&db, t, 2), is_inserted.then_some(200));
@@ -438,7 +441,8 @@ fn inserts_can_be_made_again(scheme: SchemeName) {
     }
 }
 
-/// Whatever it has kept locked, rows that a transaction has written and undone are free when it has ended, whichever way.
+/// Proves that rows that a transaction has written and undone are free when it has ended in any way, whatever it has
+/// kept locked.
 fn rows_are_free_after_the_end(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -465,10 +469,11 @@ fn rows_are_free_after_the_end(scheme: SchemeName) {
     }
 }
 
-/// A row that is given up by a rollback is given to the one that waits for it, while the transaction is open. `gives_up`: the scheme does.
+/// Proves that a row that a rollback gives up goes to the transaction that waits for it, while the first transaction
+/// is open. `gives_up`: the scheme does so.
 fn rows_wait_for_nobody(scheme: SchemeName, gives_up: bool) {
     if !gives_up {
-        return; // rows stay locked, or are not waited for
+        return; // rows stay locked, or nothing waits for them
     }
     let options = Options { lock_wait_ms: 20_000, ..options() };
     let db: Database<AnyScheme> =
@@ -501,7 +506,7 @@ fn rows_wait_for_nobody(scheme: SchemeName, gives_up: bool) {
     });
 }
 
-/// A conflict, and what else can only be undone, is not cured by going back.
+/// Proves that a rollback does not cure a conflict, or another error after which a transaction can only be undone.
 fn conflicts_stay(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -516,8 +521,8 @@ fn conflicts_stay(scheme: SchemeName) {
     assert_eq!(get(&db, t, 1), None);
 }
 
-/// Of two transactions of which each knows that the other one came later, one at most commits: also if it knows by a write that it
-/// has undone. `is_serializable`: that is promised.
+/// Each of two transactions knows that it is ordered before the other. Proves that at most one commits, even if a
+/// transaction knows it by a write that it has undone. `is_serializable`: the scheme promises that.
 fn what_writes_have_told_is_read(scheme: SchemeName, is_serializable: bool) {
     type Act<AnyScheme> = fn(&Transaction<AnyScheme>, Table<u64, u64>) -> Result<()>;
     let undone: [(&str, Act<AnyScheme>, Act<AnyScheme>); 6] = [
@@ -560,7 +565,7 @@ fn what_writes_have_told_is_read(scheme: SchemeName, is_serializable: bool) {
     }
 }
 
-/// Neither the log nor what recovery makes of it has a change that was undone.
+/// Proves that neither the log nor recovery from it has a change that was undone.
 fn undone_changes_are_not_durable(scheme: SchemeName) {
     let disk = Arc::new(MemoryStorage::new(1 << 30));
     let db = on_disk(scheme, &disk);
@@ -577,7 +582,7 @@ fn undone_changes_are_not_durable(scheme: SchemeName) {
         tx.rollback_to(&before).unwrap();
         tx.put(t, 3, b"third").unwrap();
         tx.commit().unwrap();
-        // Nothing is left of this one.
+        // Nothing of this transaction remains.
         let tx = db.begin().unwrap();
         let before = tx.savepoint();
         tx.put(t, 1, &[0; 10_000]).unwrap();

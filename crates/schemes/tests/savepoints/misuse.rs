@@ -1,9 +1,9 @@
-//! Savepoints where they do not belong, and rollbacks at the wrong moment.
+//! Savepoints of other transactions, and rollbacks at the wrong moment.
 
 use super::*;
 
-/// A savepoint of another transaction, open or ended, of another database or of the one before in the same place is an error, and nothing
-/// happens.
+/// Proves that a savepoint is an error without effect if it belongs to another transaction, open or ended, to another
+/// database, or to the previous transaction in the same place.
 pub fn savepoints_of_others_are_refused(scheme: SchemeName) {
     let (db, other) = (database(scheme), database(scheme));
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -14,7 +14,7 @@ pub fn savepoints_of_others_are_refused(scheme: SchemeName) {
     first.commit().unwrap();
     let open = db.begin().unwrap();
     let of_open = open.savepoint();
-    let tx = db.begin().unwrap(); // in the same state as the first, or in another one
+    let tx = db.begin().unwrap(); // in the state of the first, or in another
     drop(open);
     let next = db.begin().unwrap();
     for tx in [tx, next] {
@@ -30,7 +30,8 @@ pub fn savepoints_of_others_are_refused(scheme: SchemeName) {
     }
 }
 
-/// A closure that is run again cannot go back to a savepoint of its earlier run, nor to one of the transaction before.
+/// Proves that a closure that is run again cannot roll back to a savepoint of its earlier run or of the previous
+/// transaction.
 pub fn savepoints_of_earlier_runs_are_refused(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -53,7 +54,8 @@ pub fn savepoints_of_earlier_runs_are_refused(scheme: SchemeName) {
     assert_eq!((runs.get(), get(&db, t, 2)), (6, Some(2)));
 }
 
-/// While a future has been polled and has not ended there is no rollback; one that was not polled yet does what it does afterwards.
+/// Proves that there is no rollback while a future has been polled and has not ended. A future that was not polled yet
+/// works as usual afterwards.
 pub fn operations_in_flight_refuse(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<String, u64> = db.table("t").unwrap();
@@ -99,7 +101,7 @@ pub fn operations_in_flight_refuse(scheme: SchemeName) {
     assert_eq!([1, 2].map(|n| tx.get(t, key(n)).unwrap()), [Some(1), Some(200)]);
 }
 
-/// A scan that has rows left of those that it has found since is in the way, until it is dropped.
+/// Proves that a scan blocks the rollback while it has rows left that it has found since, until the scan is dropped.
 pub fn scans_with_rows_left_refuse(scheme: SchemeName) {
     let db = database(scheme);
     let t: Table<u64, u64> = db.table("t").unwrap();
@@ -143,7 +145,7 @@ pub fn scans_with_rows_left_refuse(scheme: SchemeName) {
     tx.rollback_to(&before).unwrap();
 }
 
-/// A scan goes on past rollbacks to savepoints that were made since it found its rows, one for each row.
+/// Proves that a scan continues past rollbacks to savepoints that were made after it found its rows, one for each row.
 pub fn scans_go_on(scheme: SchemeName) {
     const ROWS: u64 = 300; // more than a scan finds at a time
     let db = database(scheme);

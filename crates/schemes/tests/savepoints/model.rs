@@ -1,4 +1,5 @@
-//! Random transactions with savepoints against a `BTreeMap`, two of them open at a time, and what is on disk afterwards.
+//! Compares random transactions with savepoints with a `BTreeMap`, two of them open at a time, and then what is on
+//! disk.
 
 use super::{
     AnyScheme, Arc, Database, Error, IndexKind, MemoryStorage, Result, Savepoint, SchemeName, Table,
@@ -7,7 +8,7 @@ use super::{TableOptions, Transaction, key, on_disk};
 use braiddb::Index;
 use std::collections::BTreeMap;
 
-/// Keys of each of the two transactions that are open at a time: they share the nodes of the index, and no row.
+/// The number of keys of each of the two open transactions. They share the index's nodes, but no row.
 const KEYS: u64 = 12;
 const STEPS: usize = 400;
 const SEEDS: u64 = 2;
@@ -23,14 +24,14 @@ impl Random {
     }
 }
 
-/// Rows by numbers, and rows by long keys with indexes.
+/// A table with numbers as keys, and a table with long keys and indexes.
 #[derive(Clone, Copy)]
 struct Tables {
     numbers: Table<u64, u64>,
     indexed: Table<String, u64>,
     /// By the last digit of the value.
     by_digit: Index<u64, String, u64>,
-    /// By the value, but for those of 0.
+    /// By the value, without rows whose value is 0.
     unique: Index<u64, String, u64>,
     is_ordered: bool,
 }
@@ -49,7 +50,7 @@ impl Tables {
     }
 }
 
-/// What a transaction is to see, and what it has left for its commit.
+/// What a transaction must see, and what it has left for its commit.
 #[derive(Clone, Default)]
 struct State {
     numbers: BTreeMap<u64, u64>,
@@ -66,12 +67,12 @@ impl State {
     }
 }
 
-/// A transaction that is open: of every second key.
+/// An open transaction, on every second key.
 struct Open {
     tx: Transaction<AnyScheme>,
     part: u64,
     state: State,
-    /// Those that it can be rolled back to.
+    /// The savepoints to which the transaction can be rolled back, with the state at each.
     points: Vec<(Savepoint, State)>,
     gone: Vec<Savepoint>,
 }
@@ -81,7 +82,7 @@ impl Open {
         2 * random.below(KEYS) + self.part
     }
 
-    /// A value of an indexed row, which the other transaction has none of.
+    /// A value of an indexed row that the other transaction does not have.
     fn value(&self, random: &mut Random) -> u64 {
         match random.below(4) {
             0 => 0,
@@ -150,14 +151,14 @@ impl Open {
         let at = random.below(self.points.len() as u64) as usize;
         let (point, state) = self.points[at].clone();
         self.tx.rollback_to(&point)?;
-        // (Of those behind, some were made where it is now: they are as good.)
+        // Later savepoints that were made at the same point of the transaction stay valid.
         let later = self.points.drain(at + 1..).map(|(point, _)| point);
         self.gone.extend(later.filter(|later| self.tx.rollback_to(later).is_err()));
         self.state = state;
         Ok(())
     }
 
-    /// It sees its part of the tables as it is to be, whichever way it looks.
+    /// Checks that the transaction sees its part of the tables as expected, in every way of reading.
     fn compare(&self, t: Tables) -> Result<()> {
         let (tx, part) = (&self.tx, self.part);
         for n in (0..KEYS).map(|n| 2 * n + part) {
@@ -188,7 +189,7 @@ impl Open {
     }
 }
 
-/// What a transaction answers that has to give way, or could not be made for another one.
+/// Returns true for an error of a transaction that must abort, or could not run because of another transaction.
 fn gives_way(error: &Error) -> bool {
     matches!(error, Error::Conflict | Error::Deadlock(_) | Error::LockTimeout(_))
 }
@@ -249,9 +250,10 @@ fn run(scheme: SchemeName, kind: IndexKind, seed: u64, in_turn: bool) -> u64 {
     commits
 }
 
-/// Whatever two transactions do and undo, each sees what it has not undone, and that is what is committed, and on disk.
+/// Proves that each of two transactions sees exactly what it has not undone, whatever the two do and undo, and that
+/// the same is committed, and on disk.
 pub fn check(scheme: SchemeName) {
-    let in_turn = scheme == SchemeName::HStore; // all partitions are the first one's
+    let in_turn = scheme == SchemeName::HStore; // the first transaction has all partitions
     let mut commits = 0;
     for &kind in IndexKind::ALL {
         for seed in 1..=SEEDS {

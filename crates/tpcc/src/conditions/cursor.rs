@@ -1,4 +1,5 @@
-//! A scan that can be looked at without taking its next row, to walk through two tables side by side.
+//! A scan whose next row can be looked at without taking it. With it, a condition walks through two tables side by
+//! side.
 
 use braiddb::futures::Rows;
 use braiddb::{ConcurrencyControl as Scheme, Result, Value};
@@ -14,7 +15,7 @@ impl<'t, V: Value + ?Sized, C: Scheme> Cursor<'t, V, C> {
         Ok(Cursor { rows, head })
     }
 
-    /// Takes the next row if it is there and has such a key.
+    /// Takes the next row if there is one and its key meets the condition.
     pub(super) async fn next_if(
         &mut self,
         is_wanted: impl FnOnce(u64) -> bool,

@@ -80,7 +80,7 @@ impl<C: Scheme> View<'_, C> {
         Ok(None)
     }
 
-    /// 11: orders that are not new were delivered, by the loader or by a delivery that its customer has counted.
+    /// 11: orders that are not new were delivered, by the loader or by a delivery that the customer's row has counted.
     pub(super) async fn orders_of_districts(&self) -> Result<Violation> {
         for district in self.scale.districts() {
             let (mut orders, mut new_orders) = (0u64, 0u64);

@@ -1,9 +1,9 @@
-//! The twelve consistency conditions (clause 3.3.2), each over a snapshot of its own: they hold of every snapshot,
-//! also while transactions run.
+//! The twelve consistency conditions (clause 3.3.2). Each is checked over a snapshot of its own. They hold in every
+//! snapshot, also while transactions run.
 //!
-//! Condition 11 of the specification speaks of the database as it was loaded. Here it is a little stronger, and holds
-//! at any time: the orders that are not new are those that the loader delivered and those for which a customer's
-//! deliveries were counted.
+//! Condition 11 of the specification describes the database as it was loaded. Here it is a little stronger, and holds
+//! at any time: the orders that are not new are the orders that the loader delivered and the orders for which a
+//! customer's deliveries were counted.
 
 mod cursor;
 mod districts;
@@ -19,7 +19,7 @@ use braiddb::{ConcurrencyControl as Scheme, Database, Result, Txn};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Each condition in words, in the specification's order.
+/// Each condition as a sentence, in the specification's order.
 pub const CONDITIONS: [&str; 12] = [
     "a warehouse's takings are those of its districts",
     "a district's next order comes after its newest",
@@ -42,7 +42,7 @@ pub(super) struct View<'t, C: Scheme> {
     scale: &'t Scale,
 }
 
-/// Where a condition does not hold: the first place that was found, and both values.
+/// Where a condition does not hold: the first place that was found, with both values. `None` if the condition holds.
 pub type Violation = Option<String>;
 
 impl<C: Scheme> View<'_, C> {
@@ -101,7 +101,7 @@ fn violation<C: Scheme>(db: &Database<C>, tables: &Tables, scale: &Scale, index:
     })
 }
 
-/// For messages.
+/// Names a district in messages.
 fn place(district: District) -> String {
     format!("warehouse {}, district {}", district.warehouse(), district.number())
 }

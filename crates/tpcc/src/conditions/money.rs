@@ -1,4 +1,4 @@
-//! Conditions 8 to 10 and 12: money taken, owed and paid. The sums by customer take eight bytes each.
+//! Conditions 8 to 10 and 12: money taken, owed and paid. The sums by customer take eight bytes per customer.
 
 use super::cursor::Cursor;
 use super::{View, Violation, place};
@@ -64,14 +64,15 @@ impl<C: Scheme> View<'_, C> {
         .await
     }
 
-    /// The number of a district among all, if there is one.
+    /// The number of a district among all districts, if the district exists.
     fn index(&self, warehouse: u16, district: u8) -> Option<usize> {
         let is_there = (1..=self.scale.warehouses).contains(&u32::from(warehouse))
             && (1..=self.scale.districts).contains(&u32::from(district));
         is_there.then(|| self.scale.district_index(District::new(warehouse, district)))
     }
 
-    /// The sums of H_AMOUNT by what `of` says of a row. (A row of none of them is missed by all sums, hence noticed.)
+    /// Returns the sums of H_AMOUNT, grouped by the index that `of` returns for a row. All sums miss a row without an
+    /// index, so a condition notices it.
     async fn history(&self, count: usize, of: impl Fn(&History) -> Option<usize>) -> Result<Vec<i64>> {
         let mut sums = vec![0; count];
         let mut rows = self.tx.scan_all(self.tables.history);
@@ -83,7 +84,7 @@ impl<C: Scheme> View<'_, C> {
         Ok(sums)
     }
 
-    /// The sums of OL_AMOUNT of delivered lines, by customer.
+    /// Returns the sums of OL_AMOUNT of delivered lines, by customer.
     async fn deliveries(&self) -> Result<Vec<i64>> {
         let mut sums = vec![0; self.scale.districts().count() * self.scale.customers as usize];
         for district in self.scale.districts() {
@@ -104,7 +105,7 @@ impl<C: Scheme> View<'_, C> {
         Ok(sums)
     }
 
-    /// Asks `wrong` of each customer, with the number among all.
+    /// Calls `wrong` for each customer, with the customer's number among all.
     async fn customers(&self, wrong: impl Fn(usize, &Customer) -> Option<String>) -> Result<Violation> {
         for district in self.scale.districts() {
             let all = district.customer(1)..=district.customer(self.scale.customers as u16);

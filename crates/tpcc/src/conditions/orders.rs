@@ -1,4 +1,4 @@
-//! Conditions 5 to 7: orders beside their new orders and their lines.
+//! Conditions 5 to 7: orders compared with their new orders and their lines.
 
 use super::cursor::Cursor;
 use super::{View, Violation, place};
@@ -37,7 +37,7 @@ impl<C: Scheme> View<'_, C> {
             let mut orders = self.tx.scan(self.tables.orders, district.orders());
             while let Some((key, order)) = orders.next().await? {
                 let mut count = 0u8;
-                // (A line without an order stops this, and so is found by the next order, or below.)
+                // A line without an order stops this loop. The next order, or the check below, then finds it.
                 while lines.next_if(|line| order_of_line(line) == key).await?.is_some() {
                     count += 1;
                 }
@@ -67,7 +67,7 @@ impl<C: Scheme> View<'_, C> {
                 while let Some(next) = orders.next_if(|order| order <= order_of_line(key)).await? {
                     order = Some(next);
                 }
-                // A line without an order is condition 6's.
+                // Condition 6 reports a line without an order.
                 let Some((_, order)) = order.filter(|(order, _)| *order == order_of_line(key)) else {
                     continue;
                 };
