@@ -43,7 +43,7 @@ impl Archiver {
         self.kept_lsn
     }
 
-    /// Archives what is finished, as far as the archive takes it. The log is durable up to `durable_lsn`.
+    /// Archives finished segments until the archive refuses one. The log is durable up to `durable_lsn`.
     pub(super) fn step(&mut self, durable_lsn: Lsn) {
         if self.seen_lsn == Some(durable_lsn) {
             return; // nothing can have been finished since

@@ -107,7 +107,7 @@ impl CheckpointThread {
             keeper.run();
             let newest = keeper.checkpointer.newest();
             drop(keeper);
-            drop(kept); // what nobody else may have while something may be written
+            drop(kept); // no other process may have this while something may be written
             newest
         })?;
         Ok(CheckpointThread { shared, thread, log, clock: of_caller, wait_ns_max })

@@ -68,8 +68,8 @@ pub(super) struct Checkpointer<C: ConcurrencyControl> {
     /// Where the log ended when the database was opened. Nothing earlier is needed besides what was recovered.
     base_lsn: Lsn,
     current: Option<Current<C>>,
-    /// For each table, ranges that were changed since the newest checkpoint that counts, as far as a later checkpoint
-    /// that failed had asked for them. Empty if none has failed.
+    /// For each table, ranges that were changed since the newest checkpoint that counts and that a later, failed
+    /// checkpoint had asked for. Empty if none has failed.
     pending: BTreeMap<u32, Vec<bool>>,
     /// The next number. Lower numbers are not used again, even if their files are gone.
     number_next: u64,
@@ -202,8 +202,8 @@ impl<C: ConcurrencyControl> Checkpointer<C> {
         self.steps.keep_back(log.room(), expected, memory_lsn);
     }
 
-    /// Checks that the files without which the database cannot be opened again are still in its directory. Somebody
-    /// may have removed them, or the directory. If so, nothing more is committed.
+    /// Checks that the files without which the database cannot be opened again are still in its directory. They
+    /// may have been removed, or the directory. If so, nothing more is committed.
     pub(super) fn look_for_files(&self) {
         if let Some(log) = self.log.as_ref().filter(|log| !log.has_ended()) {
             self.steps.look_for_files(log, &*self.storage);

@@ -184,7 +184,7 @@ pub struct Released {
     pub is_final: bool,
 }
 
-/// The fate of an output, as far as it is known when the output is given out.
+/// What is known of an output's fate when the output is given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It was not held, or was released.

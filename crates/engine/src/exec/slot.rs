@@ -221,7 +221,7 @@ impl<M: Operations> Slots<M> {
 impl<M> Drop for Slots<M> {
     fn drop(&mut self) {
         for slot in self.all.drain(..) {
-            // SAFETY: leaked by `grow`, once; nobody reaches it any more.
+            // SAFETY: `grow` leaked the slot, once, and no reference to it is left.
             drop(unsafe { Box::from_raw(slot.as_ptr()) });
         }
     }

@@ -1,4 +1,4 @@
-//! The database's list of tables.
+//! Changes to the database's list of tables: creating, opening, describing and restoring tables.
 
 use super::engine::Engine;
 use crate::cc::ConcurrencyControl;
@@ -8,31 +8,32 @@ use crate::table::{
     Allowed, Definitions, Description, TableInner, TableKind, TableState, joined_types, unlike,
 };
 
-/// A table that is asked for.
+/// A request for a table.
 pub(crate) struct Request {
     pub(crate) kind: TableKind,
     pub(crate) description: Description,
-    /// A table that exists has to have an index of this very kind.
+    /// If the table exists, its index must be of this kind.
     pub(crate) is_chosen: bool,
-    /// The leading bits of its keys that say to which partition rows belong; without, what has been said before holds, and if nothing
-    /// has, rows belong to none.
+    /// How many leading bits of a key decide to which partition the row belongs. `None`: what was declared before
+    /// holds; if nothing was, rows belong to no partition.
     pub(crate) leading_bits: Option<u32>,
     /// The definitions of the types that values consist of.
     pub(crate) definitions: Definitions,
-    /// Types that the catalog knows and `definitions` does not have do no harm: rows are moved as bytes.
+    /// The caller moves rows as bytes. Therefore types that the catalog knows and `definitions` lacks do no harm.
     pub(crate) is_raw: bool,
 }
 
 impl Request {
-    /// For a table whose rows are moved as bytes.
+    /// Requests a table whose rows the caller moves as bytes.
     pub(crate) fn raw(kind: TableKind, description: Description) -> Request {
         let definitions = Definitions::default();
         Request { kind, description, is_chosen: false, leading_bits: None, definitions, is_raw: true }
     }
 }
 
-/// Creates the table, or opens it if it exists with these types, and makes a handle of it. `note` notes what the catalog
-/// says of a table from now on, before anybody can use the table so; if it fails, nothing has changed.
+/// Creates the table, or opens it if it exists with these types, and makes a handle of it. `note` records what the
+/// catalog says of the table from now on. It is called before anyone can use the table with the new description. If
+/// `note` fails, nothing has changed.
 pub(crate) fn open_table<C: ConcurrencyControl, R>(
     engine: &Engine<C>,
     request: Request,
@@ -58,14 +59,14 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
         };
         description.types.0 = key_type;
         description.definitions = joined(&existing.definitions, &description.name)?;
-        description.state = existing.state; // it may be being cleared
+        description.state = existing.state; // the table may be in the middle of being cleared
         description.indexes.clone_from(&existing.indexes);
         partition(engine, table, &description.name, leading_bits)?;
-        // A database that cannot be written keeps what it has: no row of a new version or variant can come.
+        // A read-only database keeps the description that it has: no row of a new version or variant can be written.
         if description != existing && !engine.is_read_only() {
             table.indexes.learn(&description.name, &description)?;
             note(table.number(), &kind, &description)?;
-            *table.description() = description; // its name and state are as they were
+            *table.description() = description; // name and state are unchanged
         }
         let (handle, number) = (handle(table), table.number());
         drop(tables);
@@ -83,15 +84,15 @@ pub(crate) fn open_table<C: ConcurrencyControl, R>(
     Ok(handle)
 }
 
-/// Which table is meant.
+/// Names a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which<'n> {
     Named(&'n str),
-    /// Whatever it is called by now.
+    /// The table with this number, whatever its present name.
     Number(u32),
 }
 
-/// Changes what the catalog says of a table; `change` says how, and `note` as for [`open_table`].
+/// Changes what the catalog says of a table. `change` makes the change; `note` is as for [`open_table`].
 pub(crate) fn describe_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     which: Which<'_>,
@@ -118,7 +119,7 @@ pub(crate) fn describe_table<C: ConcurrencyControl>(
     Ok(())
 }
 
-/// Says how the table is partitioned, before a handle of it is made.
+/// Declares how the table is partitioned, before a handle of the table is made.
 fn partition<C: ConcurrencyControl>(
     engine: &Engine<C>,
     table: &TableInner,
@@ -139,9 +140,9 @@ fn partition<C: ConcurrencyControl>(
     }
 }
 
-/// Creates a table that there was, at recovery: the next in the database's list. One that is in it already is described anew, and keeps its
-/// rows. `has_gaps`: a checkpoint says so, which leaves out tables that were dropped long before. Returns false if another one has its
-/// number or name.
+/// Restores a table at recovery, as the next table in the database's list. A table that is already in the list gets the
+/// new description and keeps its rows. `has_gaps` is true if a checkpoint names the table: a checkpoint leaves out
+/// tables that were dropped long before. Returns false if another table has the number or the name.
 pub(crate) fn restore_table<C: ConcurrencyControl>(
     engine: &Engine<C>,
     number: u32,
@@ -151,7 +152,8 @@ pub(crate) fn restore_table<C: ConcurrencyControl>(
 ) -> Result<bool> {
     let mut tables = engine.tables.lock().expect("no panic while it is held");
     if let Some(table) = tables.get(number) {
-        // (What a checkpoint says may be newer than this; then the log says it again, later. Until then, two may have one name.)
+        // A checkpoint's description may be newer than this one. The log then repeats the newer description later, and
+        // until then two tables may have the same name.
         let is_same = table.kind == kind;
         if is_same {
             table.allow(Allowed::of(description.state));

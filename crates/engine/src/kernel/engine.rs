@@ -1,4 +1,4 @@
-//! What all transactions of a database share, and what each worker brings to them.
+//! What all transactions of a database share ([`Engine`]), and what each worker brings to them ([`Context`]).
 
 use super::log::Log;
 use super::spares::Spares;
@@ -24,19 +24,18 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// Of each kind of index.
+/// The limit for each kind of index.
 const NODES_MAX: u32 = 1 << 30;
 const RECORDS_MAX: u32 = u32::MAX - 1;
-/// A worker that does not go on for so long does not merely wait for its core.
+/// A worker that makes no progress for this long is not merely waiting for its core.
 const STALL_NS: u64 = 100_000_000;
-/// Between two events that tell of the memory limit.
+/// The least time between two events that report the memory limit.
 const FULL_TOLD_NS: u64 = 1_000_000_000;
 
-/// The shared part of a database: memory, tables, the scheme. Threads and inboxes are the
-/// database's own.
+/// The shared part of a database: memory, tables, the scheme. Threads and inboxes belong to the database itself.
 pub(crate) struct Engine<C: ConcurrencyControl> {
-    /// States of interactive transactions that have ended, for the next ones; this module does not know their type. Declared
-    /// first, so that they are dropped before what they point to.
+    /// States of interactive transactions that have ended, for reuse. This module does not know their type. The field
+    /// is declared first because the states must be dropped before what they point to.
     pub(crate) spare_states: Spares<Box<dyn Any + Send>>,
     pub(crate) id: u64,
     pub(crate) options: Options,
@@ -46,42 +45,42 @@ pub(crate) struct Engine<C: ConcurrencyControl> {
     pub(crate) records: Arc<Slab>,
     pub(crate) nodes: Nodes,
     pub(crate) shared: C::Shared,
-    /// Where commits are noted; set when a durable database has been recovered.
+    /// The log of commits. Set when a durable database has been recovered.
     pub(crate) log: OnceLock<Log>,
-    /// What has become of segments of the log that were to be archived.
+    /// The outcome of archiving segments of the log.
     pub(crate) archive_statistics: Arc<Mutex<ArchiveStatistics>>,
-    /// Transactions can only read: set before the first begins.
+    /// True if transactions can only read. Set before the first transaction begins.
     is_read_only: AtomicBool,
-    /// The database is closed; what has been begun may go on.
+    /// True if the database is closed. What has begun may continue.
     is_closed: AtomicBool,
     /// Held while a table is frozen, thawed, cleared or dropped.
     pub(crate) freezing: Mutex<()>,
-    /// Transactions hold tables' addresses.
+    /// Tables never move, because transactions hold their addresses.
     pub(crate) tables: Mutex<Tables>,
-    /// Contexts for interactive transactions, each used by one operation at a time. None is kept when the database is closed:
-    /// contexts hold the engine.
+    /// Contexts for interactive transactions. One operation at a time uses a context. A closed database keeps none,
+    /// because contexts hold the engine.
     spare_contexts: Spares<Fixed<Context<C>>>,
     pub(crate) epochs: Arc<Epochs>,
-    /// The last epoch that was noticed, and when, by the clock.
+    /// The last epoch that was noticed, and the clock's time then.
     epoch_noticed: Mutex<(u64, u64)>,
-    /// Contexts made so far, which number them.
+    /// How many contexts have been made. Contexts are numbered by this.
     contexts: AtomicUsize,
-    /// Transaction states made so far, which number them.
+    /// How many transaction states have been made. States are numbered by this.
     pub(crate) states: AtomicU32,
-    /// The bits of what a worker has found out last, for new ones to begin with; 0: nothing.
+    /// The bits of what a worker has learnt last, for new workers to start from. 0 means nothing.
     pub(crate) known: AtomicU32,
-    /// Of workers that fight with each other.
+    /// The level that workers share when they conflict with each other.
     pub(crate) shared_level: Arc<SharedLevel>,
-    /// Workers are to tell where their time goes.
+    /// True if workers record where their time goes.
     pub(crate) profiling: Arc<AtomicBool>,
-    /// Before this time no event tells again that memory is used up.
+    /// Until this time, no further event reports that memory is used up.
     full_told_until_ns: AtomicU64,
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
     pub(crate) fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
-        // Ids are never used twice, so a table handle's id tells its database for good. (The process's own, so no part
-        // of what a model checker sees.)
+        // An id is never used twice, so the id in a table handle identifies the handle's database for good. The counter
+        // belongs to the process and is no part of what a model checker sees.
         static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let memory = Memory::new(options.memory_limit_bytes);
         let out_of_memory = |_: OutOfMemory| Error::OutOfMemory { limit_bytes: options.memory_limit_bytes };
@@ -116,9 +115,9 @@ impl<C: ConcurrencyControl> Engine<C> {
         }))
     }
 
-    /// From now on no transaction that begins can write, and no table can be made.
+    /// From now on, transactions that begin cannot write, and no table can be made.
     pub(crate) fn forbid_writes(&self) {
-        // Relaxed: threads that begin transactions are given the engine afterwards.
+        // Relaxed: threads that begin transactions receive the engine afterwards.
         self.is_read_only.store(true, Ordering::Relaxed);
     }
 
@@ -126,10 +125,11 @@ impl<C: ConcurrencyControl> Engine<C> {
         self.is_read_only.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing begins, and without a log nothing commits that has written.
+    /// From now on nothing begins. Without a log, no transaction that has written commits either.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release); // pairs with the Acquire in `is_closed`
-        // A commit that draws its time later than this sees that the database is closed. The checkpoint that may follow has the others.
+        // A commit that draws its time after this sees that the database is closed. All other commits are in the
+        // checkpoint that may follow.
         C::advance(&self.shared);
     }
 
@@ -137,18 +137,18 @@ impl<C: ConcurrencyControl> Engine<C> {
         self.is_closed.load(Ordering::Acquire) // pairs with the Release in `close`
     }
 
-    /// [`Error::Closed`] if the database is.
+    /// Returns [`Error::Closed`] if the database is closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// The engine, for what lives beside its database; [`Error::Closed`] if that is closed or gone.
+    /// Returns the engine, for what lives beside its database, or [`Error::Closed`] if the database is closed or gone.
     pub(crate) fn of_open(engine: &Weak<Self>) -> Result<Arc<Self>> {
         let engine = engine.upgrade().ok_or(Error::Closed)?;
         engine.check_open().map(|()| engine)
     }
 
-    /// A worker's part.
+    /// Makes the part of the engine that belongs to one worker.
     pub(crate) fn context(self: &Arc<Self>) -> Fixed<Context<C>> {
         let metrics = self.metrics.worker();
         Fixed::new(Context {
@@ -170,7 +170,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         })
     }
 
-    /// Runs `f` with a spare context, entered.
+    /// Runs `f` with a spare context that has entered.
     pub(crate) fn with_context<R>(self: &Arc<Self>, f: impl FnOnce(&Context<C>) -> R) -> R {
         /// Gives the context back, also when `f` panics.
         struct Entered<'e, C: ConcurrencyControl>(&'e Engine<C>, Option<Fixed<Context<C>>>);
@@ -197,10 +197,10 @@ impl<C: ConcurrencyControl> Engine<C> {
         more
     }
 
-    /// Cleans up after a transaction that has ended with this context, and now and then after those of a thread that may not
-    /// come back.
+    /// Cleans up after a transaction that has ended with this context. Some calls also clean up spare contexts of other
+    /// threads, because those threads may not come back.
     pub(crate) fn tidy_after(&self, context: &Context<C>) {
-        /// Transactions that one such visit is made for.
+        /// One call in this many visits spare contexts.
         const VISIT_EACH: u32 = 16;
         context.tidy();
         context.ended.update(|n| n.wrapping_add(1));
@@ -209,7 +209,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         }
     }
 
-    /// Notices whether reclamation goes on: the workers that hold it up, for a while now.
+    /// Checks whether reclamation makes progress. Returns the workers that have delayed it for at least [`STALL_NS`].
     #[cold]
     pub(crate) fn notice_stalls(&self) -> Vec<Stall> {
         let (epoch, awaited) = self.epochs.awaited();
@@ -223,9 +223,9 @@ impl<C: ConcurrencyControl> Engine<C> {
         stalled.map(|thread| Stall { thread, for_ns }).collect()
     }
 
-    /// Until where the log has to be durable before a transaction that ends now is acknowledged. 0: it is so.
-    /// All that the transaction has seen was appended before its own record, which ends at `end_lsn`; where it
-    /// has none (0), before now.
+    /// Returns the position up to which the log must be durable before a transaction that ends now is acknowledged. 0
+    /// means that the log is already durable that far. Everything that the transaction has seen was appended before its
+    /// own record, which ends at `end_lsn`. If it has no record (0), everything was appended before now.
     #[inline(always)]
     pub(crate) fn hold(&self, end_lsn: Lsn) -> u64 {
         let Some(log) = self.log.get() else { return 0 };
@@ -233,8 +233,8 @@ impl<C: ConcurrencyControl> Engine<C> {
         if log.writer.durable_lsn() >= until { 0 } else { until.0 }
     }
 
-    /// As `hold`, for a transaction that has committed. While the disk is slow it is found out, of one that has changed
-    /// nothing, whether all that it has seen is durable although not all is that was appended.
+    /// Like `hold`, for a transaction that has committed. If the disk is slow and the transaction has changed nothing,
+    /// this returns 0 when everything that the transaction has seen is durable, even if later appended records are not.
     #[inline(always)]
     pub(crate) fn hold_committed(&self, end_lsn: Lsn, txn: &C::Txn) -> u64 {
         match self.hold(end_lsn) {
@@ -246,11 +246,12 @@ impl<C: ConcurrencyControl> Engine<C> {
     #[inline(always)]
     fn has_seen_settled(&self, txn: &C::Txn) -> bool {
         let Some(log) = self.log.get().filter(|log| log.writer.is_slow()) else { return false };
-        // In this order: what it has seen had been appended, so nothing of it is overlooked.
+        // The order matters: what the transaction has seen had been appended by then, so `settled_before` does not
+        // overlook it.
         C::newest_seen(&self.shared, txn) < log.writer.settled_before()
     }
 
-    /// An empty table of this number, which no list has.
+    /// Makes an empty table with this number, which is in no list yet.
     pub(crate) fn new_table(
         &self,
         number: u32,
@@ -267,53 +268,54 @@ impl<C: ConcurrencyControl> Engine<C> {
         .map_err(|OutOfMemory| self.out_of_memory())
     }
 
-    /// The memory of record `id`, of whatever table.
+    /// Returns the memory of record `id`. The record may belong to any table.
     pub(crate) fn record(&self, id: RecordId) -> *const Record {
         self.records.at(id.0).cast_const().cast()
     }
 
-    /// The id of the record with this memory.
+    /// Returns the id of the record with this memory.
     pub(crate) fn id_of(&self, record: *const Record) -> RecordId {
         let id = (record.addr() - self.records.at(0).addr()) / size_of::<Record>();
         debug_assert_eq!(self.record(RecordId(id as u32)), record, "a record of this database");
         RecordId(id as u32)
     }
 
-    /// All tables that there are, in the order of their numbers.
+    /// Returns all tables that are not dropped, in the order of their numbers.
     pub(crate) fn all_tables(&self) -> Vec<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
         tables.there().map(|table| self.outlasting(table)).collect()
     }
 
-    /// The table of this number, if the database knows it: also one that was dropped, as long as the log may tell of it.
+    /// Returns the table with this number if the database knows it. A dropped table is known for as long as the log may
+    /// mention it.
     pub(crate) fn table(&self, number: u32) -> Option<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
         tables.get(number).map(|table| self.outlasting(table))
     }
 
-    /// The table that is called so.
+    /// Returns the table with this name.
     pub(crate) fn table_named(&self, name: &str) -> Option<&TableInner> {
         let tables = self.tables.lock().expect("no panic while it is held");
         tables.find(name).map(|table| self.outlasting(table))
     }
 
-    /// A table has been made, whether or not it was dropped.
+    /// Returns true if a table has ever been made, even if it was dropped since.
     pub(crate) fn has_had_tables(&self) -> bool {
         self.tables.lock().expect("no panic while it is held").next() > 0
     }
 
-    /// A table of the list, without the list's lock.
+    /// Returns a table of the list without the list's lock.
     fn outlasting<'e>(&'e self, table: &TableInner) -> &'e TableInner {
-        // SAFETY: tables stay where they are, and none is removed while the engine is there.
+        // SAFETY: tables stay where they are, and none is removed while the engine exists.
         unsafe { NonNull::from(table).as_ref() }
     }
 
-    /// What the table of this number is called by now; for events.
+    /// Returns the present name of the table with this number, for events.
     pub(crate) fn name_of(&self, number: u32) -> String {
         self.table(number).map(TableInner::name).unwrap_or_default()
     }
 
-    /// The present name of the table or secondary index whose keys this index maps.
+    /// Returns the present name of the table or secondary index whose keys this index maps.
     #[cold]
     pub(crate) fn name_of_index(&self, index: *const TableIndex) -> String {
         let is_it = |table: &TableInner| std::ptr::eq(&raw const table.index, index);
@@ -324,12 +326,12 @@ impl<C: ConcurrencyControl> Engine<C> {
         named.unwrap_or_default()
     }
 
-    /// All tables that there are, those that were dropped and of which the log may tell, and the last one, in the order of their numbers; and
-    /// what the catalog says of them at one moment, since names go from one table to another in several steps; and what `f` returns, which
-    /// is called in the same moment.
+    /// Returns all tables in the order of their numbers, with their descriptions at one moment, and the result of `f`,
+    /// which is called at the same moment. Dropped tables that the log may mention are included, and so is the last
+    /// table. The descriptions are of one moment because a name passes from one table to another in several steps.
     pub(crate) fn described_tables<R>(&self, f: impl FnOnce() -> R) -> (R, Vec<(&TableInner, Description)>) {
         let mut tables = self.tables.lock().expect("no panic while it is held");
-        // (A log that is only read is one that nothing can be forgotten of.)
+        // Nothing can be forgotten from a log that is only read.
         let (oldest, end) = match self.log.get().map(|log| &log.writer) {
             Some(writer) => (writer.oldest_lsn(), writer.appended_lsn()),
             None if self.is_read_only() => (Lsn(0), Lsn(u64::MAX)),
@@ -342,13 +344,13 @@ impl<C: ConcurrencyControl> Engine<C> {
         (result, all.into_iter().map(|table| (table, table.description().clone())).collect())
     }
 
-    /// A table whose rows have been deleted is in use again.
+    /// Puts a table whose rows have been deleted into use again.
     pub(crate) fn use_again(&self, table: &TableInner) {
         let _unchanged = self.tables.lock().expect("no panic while it is held");
         table.description().state = TableState::InUse;
     }
 
-    /// Waits until a flush of the log that is under way has ended. Returns false if there is none to wait for.
+    /// Waits until the present flush of the log has ended. Returns false if there is no flush to wait for.
     #[cold]
     pub(crate) fn await_flush(&self) -> bool {
         let Some(log) = self.log.get().filter(|log| !log.is_stepped) else { return false };
@@ -356,14 +358,14 @@ impl<C: ConcurrencyControl> Engine<C> {
         durable < log.writer.appended_lsn() && log.writer.wait_settled(Lsn(durable.0 + 1)).is_ok()
     }
 
-    /// What a commit is answered that the log has refused, or that came after the end.
+    /// Returns the error for a commit that the log has refused, or that came after the end of the log.
     #[cold]
     pub(crate) fn unlogged(&self, why: Unlogged) -> Error {
         let Some(log) = self.log.get().map(|log| &log.writer) else { return Error::Closed };
         match (why, log.refusal()) {
             (Unlogged::TooLong, _) => Error::TransactionTooLarge { bytes_max: log.record_bytes_max() },
             (Unlogged::Full, Some(cause)) => Error::Log(cause),
-            // There is room again.
+            // The log has room again.
             (Unlogged::Full, None) => Error::Conflict,
             (Unlogged::Stopped, Some(cause @ wal::Error::Stopped(_))) => Error::Log(cause),
             (Unlogged::Stopped, _) => Error::Closed,
@@ -384,7 +386,8 @@ impl<C: ConcurrencyControl> Engine<C> {
         Error::OutOfMemory { limit_bytes: self.memory.limit_bytes() }
     }
 
-    /// Counts and emits that a transaction has failed because of others, if it has, and is not run again.
+    /// Counts and reports a transaction that has failed because of others and is not run again. Does nothing for other
+    /// errors.
     #[cold]
     pub(crate) fn tell_given_up(&self, metrics: &WorkerMetrics, error: &Error, retries: u32) {
         if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::LockTimeout(_)) {
@@ -400,13 +403,14 @@ impl<C: ConcurrencyControl> Engine<C> {
         }
     }
 
-    /// Emits that a transaction has failed for want of memory; at most once in a second, for it is one among many then.
+    /// Reports that a transaction has failed for lack of memory. Reports at most once per second, because many
+    /// transactions fail then.
     #[cold]
     pub(crate) fn tell_out_of_memory(&self) {
         if !IS_ON {
             return;
         }
-        // Relaxed: a number, and nothing behind it.
+        // Relaxed: only the number counts.
         let (now_ns, until_ns) = (self.clock.now_ns(), self.full_told_until_ns.load(Ordering::Relaxed));
         if now_ns >= until_ns {
             self.full_told_until_ns.store(now_ns.saturating_add(FULL_TOLD_NS), Ordering::Relaxed);
@@ -421,7 +425,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         }
     }
 
-    /// Lets go of the contexts, which hold the engine, and of the states, which are its transactions'.
+    /// Drops the spare contexts, which hold the engine, and the spare states, which belong to its transactions.
     pub(crate) fn drop_spares(&self) {
         self.spare_contexts.close();
         self.spare_states.close();
@@ -433,33 +437,35 @@ pub(crate) struct Context<C: ConcurrencyControl> {
     pub(crate) local: Local,
     pub(crate) worker: C::Worker,
     pub(crate) metrics: Arc<WorkerMetrics>,
-    /// Where the worker's time goes. Off in contexts that are not a worker's.
+    /// Where the worker's time goes. Off in contexts that belong to no worker.
     pub(crate) profile: Profile,
-    /// What the last commit has appended to the log; its memory is used again.
+    /// What the last commit has appended to the log. The memory is reused.
     pub(crate) changes: RefCell<Changes>,
-    /// The place of the last commit in the order of all.
+    /// The place of the last commit in the order of all commits.
     pub(crate) last_commit: Cell<u64>,
-    /// How transactions run that are put into a slot.
+    /// How transactions in slots run.
     pub(crate) execution: Cell<Execution>,
-    /// Those that run in place may go on through operation slots: the worker's policy steps it.
+    /// True if transactions that run in place may continue through operation slots, because the worker's policy steps
+    /// these.
     pub(crate) may_interleave: Cell<bool>,
-    /// Open transactions that are long.
+    /// How many open transactions are long.
     pub(crate) longs: Cell<usize>,
-    /// Interactive transactions that have ended with it.
+    /// How many interactive transactions have ended with this context.
     ended: Cell<u32>,
-    /// What those that have ended have done, in operations.
+    /// How much work ended transactions have done, in operations.
     pub(crate) work: Cell<u64>,
-    /// The epoch in which a transaction has waited for memory to the end, and got none.
+    /// The epoch in which a transaction has waited for memory for the whole bound and got none.
     pub(crate) awaited_at: Cell<Option<u64>>,
-    /// Before this time no transaction that meets the memory limit waits: another one has waited and got nothing.
+    /// Until this time, no transaction that meets the memory limit waits, because another transaction has waited and
+    /// got nothing.
     pub(crate) waits_from_ns: Cell<u64>,
-    /// Who waits for whom, of submitted transactions with hints.
+    /// The order of submitted transactions with hints: which waits for which.
     pub(crate) turns: RefCell<ConflictQueue<Arc<Waiter>>>,
     pub(crate) engine: Arc<Engine<C>>,
 }
 
 impl<C: ConcurrencyControl> Context<C> {
-    /// What a scheme works with.
+    /// Returns what a scheme works with.
     #[inline(always)]
     pub(crate) fn env(&self) -> Env<'_, C> {
         Env { shared: &self.engine.shared, worker: &self.worker, local: &self.local }
@@ -470,7 +476,7 @@ impl<C: ConcurrencyControl> Context<C> {
         C::enter(self.env());
     }
 
-    /// Cleans up what is due. Returns true if there is more.
+    /// Does the cleanup that is due. Returns true if there is more.
     fn tidy(&self) -> bool {
         const PASSES_MAX: usize = 16;
         let has_garbage = C::garbage(&self.engine.shared, &self.worker) > 0;
@@ -482,17 +488,17 @@ impl<C: ConcurrencyControl> Context<C> {
         more
     }
 
-    /// As `tidy`, of one that no operation uses.
+    /// Like `tidy`, for a context that no operation uses.
     fn tidy_alone(&self) -> bool {
         self.enter();
         let more = self.tidy();
         self.leave();
-        // What is retired is due when others have moved on.
+        // Retired memory is due when the other participants have moved on.
         self.local.refresh(None);
         more || self.local.pending() > 0
     }
 
-    /// It has something to clean up.
+    /// Returns true if the context has something to clean up.
     fn has_remains(&self) -> bool {
         C::garbage(&self.engine.shared, &self.worker) + self.local.pending() > 0
     }
@@ -510,12 +516,12 @@ impl<C: ConcurrencyControl> Drop for Context<C> {
 }
 
 impl<C: ConcurrencyControl> Engine<C> {
-    /// What rows and their keys take in memory.
+    /// Returns how many bytes rows and their keys take in memory.
     pub(crate) fn data_bytes(&self) -> u64 {
         [Kind::Index, Kind::Records, Kind::Versions].map(|kind| self.memory.used_bytes(kind)).iter().sum()
     }
 
-    /// The metrics' sum, and where memory is.
+    /// Returns the sum of the metrics, and where memory is used.
     pub(crate) fn statistics(&self) -> Statistics {
         let mut statistics = self.metrics.sum();
         let used = |kind| self.memory.used_bytes(kind);
@@ -526,7 +532,7 @@ impl<C: ConcurrencyControl> Engine<C> {
         statistics.memory.transactions_bytes = used(Kind::Transactions);
         statistics.memory.other_bytes = used(Kind::Other);
         statistics.memory.limit_bytes = Some(self.memory.limit_bytes()).filter(|limit| *limit < u64::MAX);
-        // A place that waits for a table's next record has none now.
+        // A place that is kept for a table's next record holds no record now.
         let kept = self.all_tables().iter().map(|table| table.index.kept().len()).sum();
         statistics.memory.records = self.records.used().saturating_sub(kept);
         statistics.memory.nodes = self.nodes.used();

@@ -1,15 +1,16 @@
-//! Which database's workers run code on the calling thread: closures of transactions, and what is given their results.
+//! Says which database's workers run code on the calling thread: closures of transactions, and functions that receive
+//! their results.
 
 use crate::sync::thread_local;
 use std::cell::Cell;
 
 thread_local! {
-    /// The engine of the innermost one; 0: none. What blocks must be told on the worker's own thread, however deep in a user's code;
-    /// nothing but the thread itself could pass it there.
+    /// The engine of the innermost such worker; 0 means none. A call that blocks must fail on the worker's own thread,
+    /// however deep it is in a user's code. Only the thread itself can carry this to the call.
     static ENGINE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// While this is there, the calling thread works for a worker of one database.
+/// While this value exists, the calling thread works for a worker of one database.
 pub(crate) struct Inside(u64);
 
 impl Inside {

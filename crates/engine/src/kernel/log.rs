@@ -1,4 +1,4 @@
-//! Where the commits of a durable database are noted.
+//! The log of a durable database's commits.
 
 use crate::error::{Error, Result};
 use crate::wal::{Lsn, Writer};
@@ -6,12 +6,13 @@ use crate::wal::{Lsn, Writer};
 /// The log's writer, and whether it flushes by itself.
 pub(crate) struct Log {
     pub(crate) writer: Writer,
-    /// Only the caller that steps the database flushes it: so no thread may wait for that.
+    /// Only the caller that steps the database flushes the log. Therefore no thread may wait for a flush.
     pub(crate) is_stepped: bool,
 }
 
 impl Log {
-    /// Waits until the log is durable up to `lsn`, or will not be for a while. Then the outcome is not known.
+    /// Waits until the log is durable up to `lsn`. If the log will not be durable for a while, this fails, and the
+    /// outcome is unknown.
     pub(crate) fn wait(&self, lsn: Lsn) -> Result<()> {
         let waited = match self.is_stepped {
             true if self.writer.durable_lsn() >= lsn => Ok(()),

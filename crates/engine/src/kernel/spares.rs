@@ -1,17 +1,17 @@
-//! Pools of values that are made at some cost and used again. Each thread has a stripe of the pool, so that as many threads as
-//! there are stripes share neither a lock nor a cache line.
+//! Pools of values that are expensive to make and are reused. Each thread has a stripe of the pool. Therefore as many
+//! threads as there are stripes share neither a lock nor a cache line.
 
 use crate::sync::{CachePadded, Mutex, lock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// More than the threads that most programs run transactions on. A stripe costs two cache lines.
+/// More stripes than most programs have threads that run transactions. A stripe costs two cache lines.
 const STRIPES: usize = 32;
-/// Kept by a stripe: as many as a thread uses at once, as a rule.
+/// How many values a stripe keeps: as many as a thread usually needs at once.
 const KEPT_MAX: usize = 2;
 
 /// A pool. A value goes to the stripe of the thread that gives it back.
 pub(crate) struct Spares<T> {
-    /// `None` when nothing is to be kept any more.
+    /// `None` when nothing is kept any more.
     stripes: [CachePadded<Stripe<T>>; STRIPES],
     visited: AtomicUsize,
 }
@@ -26,12 +26,12 @@ impl<T> Default for Spares<T> {
 }
 
 impl<T> Spares<T> {
-    /// One of this thread's; `None`: it has to be made.
+    /// Takes a value of this thread's stripe. If there is none, the caller must make one.
     pub(crate) fn take(&self) -> Option<T> {
         lock(self.stripe()).as_mut()?.pop()
     }
 
-    /// Keeps one for this thread, or returns it: there are enough, or `close` was called.
+    /// Keeps a value for this thread. Returns it if the stripe has enough, or after `close`.
     pub(crate) fn give_back(&self, one: T) -> Option<T> {
         match &mut *lock(self.stripe()) {
             Some(kept) if kept.len() < KEPT_MAX => kept.push(one),
@@ -40,18 +40,18 @@ impl<T> Spares<T> {
         None
     }
 
-    /// Has `visit` look at those of all threads of which `wants` says so.
+    /// Calls `visit` on the values of all threads that `wants` chooses.
     pub(crate) fn visit_all(&self, wants: impl Fn(&T) -> bool, mut visit: impl FnMut(&T)) {
         self.stripes.iter().for_each(|stripe| visit_those(stripe, &wants, &mut visit));
     }
 
-    /// The same of some threads: of others at each call.
+    /// Does the same for the values of some threads, each time of others.
     pub(crate) fn visit_some(&self, wants: impl Fn(&T) -> bool, visit: impl FnMut(&T)) {
         let at = self.visited.fetch_add(1, Ordering::Relaxed); // only difference counts
         visit_those(&self.stripes[at % STRIPES], wants, visit);
     }
 
-    /// Drops all, and keeps none from now on.
+    /// Drops all values, and keeps none from now on.
     pub(crate) fn close(&self) {
         for stripe in &self.stripes {
             let kept = lock(stripe).take();
@@ -64,7 +64,7 @@ impl<T> Spares<T> {
     }
 }
 
-/// Takes those of a stripe that `wants` chooses, has `visit` look at each outside of the lock, and puts them back.
+/// Takes the values that `wants` chooses from a stripe, visits each outside of the lock, and puts them back.
 fn visit_those<T>(stripe: &Stripe<T>, wants: impl Fn(&T) -> bool, mut visit: impl FnMut(&T)) {
     let wanted: Vec<T> = match &mut *lock(stripe) {
         Some(kept) => kept.extract_if(.., |one| wants(one)).collect(),
@@ -76,14 +76,14 @@ fn visit_those<T>(stripe: &Stripe<T>, wants: impl Fn(&T) -> bool, mut visit: imp
     }
 }
 
-/// Differs between threads that begin one after another.
+/// Returns a number that differs between threads that start one after another.
 fn thread_number() -> usize {
-    // (The process's own, so no part of what a model checker sees.)
+    // The counter belongs to the process and is no part of what a model checker sees.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     std::thread_local! {
         static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed); // only difference counts
     }
-    // A thread that ends has none any more.
+    // A thread that is ending has no number any more.
     NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 

@@ -1,54 +1,54 @@
-//! The tables of a database, by number and by name; and those that were dropped.
+//! The tables of a database, by number and by name, and the tables that were dropped.
 //!
-//! Numbers are given in order and never again: records of the log, and readers of it, know a table by nothing else, and a handle of a
-//! table that was dropped leads to what is left of that one. So a table that was dropped is put aside, where no search meets it. Until the
-//! log has forgotten it, checkpoints and readers of changes have to know what it was.
+//! Numbers are assigned in order and never reused. Records of the log, and readers of the log, know a table only by its
+//! number, and a handle of a dropped table leads to what is left of that table. A dropped table is therefore put aside,
+//! where no search finds it. Checkpoints and readers of changes need its description until the log has forgotten it.
 
 use crate::sync::Fixed;
 use crate::table::{Description, TableInner, TableState};
 use crate::wal::Lsn;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Addresses of tables are handed out, so they stay where they are until all goes.
+/// Tables stay where they are until the whole list is dropped, because their addresses are handed out.
 #[derive(Default)]
 pub(crate) struct Tables {
-    /// The tables that were not dropped, by their numbers.
+    /// The tables that are not dropped, by their numbers.
     there: BTreeMap<u32, Fixed<TableInner>>,
-    /// Their names. (While a log is replayed two tables may have one name.)
+    /// The names of these tables. While a log is replayed, two tables may have the same name.
     names: BTreeSet<(String, u32)>,
-    /// Dropped, and the log may tell of them: up to where.
+    /// Dropped tables that the log may still mention, and the position up to which it may.
     dropped: BTreeMap<u32, (Fixed<TableInner>, Option<Lsn>)>,
-    /// Dropped, and nothing tells of them any more.
+    /// Dropped tables that the log does not mention any more.
     forgotten: Vec<Fixed<TableInner>>,
-    /// No table has had this number, nor a higher one.
+    /// No table has had this number or a higher one.
     next: u32,
 }
 
 impl Tables {
-    /// The tables that were not dropped, in the order of their numbers.
+    /// Returns the tables that are not dropped, in the order of their numbers.
     pub(crate) fn there(&self) -> impl Iterator<Item = &TableInner> {
         self.there.values().map(|table| &**table)
     }
 
-    /// The table of this number, also one that was dropped, unless it is forgotten.
+    /// Returns the table with this number. A dropped table is returned until it is forgotten.
     pub(crate) fn get(&self, number: u32) -> Option<&TableInner> {
         let dropped = || self.dropped.get(&number).map(|(table, _)| &**table);
         self.there.get(&number).map(|table| &**table).or_else(dropped)
     }
 
-    /// The table that is called so.
+    /// Returns the table with this name.
     pub(crate) fn find(&self, name: &str) -> Option<&TableInner> {
         let first = (name.to_owned(), 0);
         let (found, number) = self.names.range(first..).next()?;
         if found == name { self.get(*number) } else { None }
     }
 
-    /// The number of the next table.
+    /// Returns the number of the next table.
     pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
-    /// A new table, of the number [`next`](Self::next) or, as far as a checkpoint has left out some that were dropped, a higher one.
+    /// Adds a new table. Its number is [`next`](Self::next), or higher if a checkpoint has left out dropped tables.
     pub(crate) fn add(&mut self, table: TableInner) -> &TableInner {
         let (number, description) = (table.number(), table.description().clone());
         assert!(number >= self.next, "a number is given once");
@@ -62,7 +62,8 @@ impl Tables {
         }
     }
 
-    /// The table of this number is described so from now on. `end`: where the log ends, which says so.
+    /// Gives the table with this number a new description. `end` is the end of the log, which contains this
+    /// description.
     pub(crate) fn describe(&mut self, number: u32, description: Description, end: Option<Lsn>) {
         let there = self.there.remove(&number);
         let was_there = there.is_some();
@@ -74,7 +75,7 @@ impl Tables {
             let is_known = self.names.remove(&(before.name, number));
             debug_assert!(is_known, "names are of the tables that are there");
         }
-        // (One that a checkpoint knows to be dropped comes back while the log before that is replayed.)
+        // A table that a checkpoint knows as dropped comes back while the older part of the log is replayed.
         if state == TableState::Dropped {
             self.dropped.insert(number, (table, end));
         } else {
@@ -83,12 +84,13 @@ impl Tables {
         }
     }
 
-    /// Forgets which tables were dropped before `oldest`, where the log begins that is kept, and ends at `end`; the last table is known
-    /// for ever, by which numbers go on. Returns those that are left.
+    /// Forgets the tables that were dropped before `oldest`, where the kept log begins. `end` is where the log ends.
+    /// The last table is never forgotten, because the numbers continue from it. Returns the dropped tables that are
+    /// left.
     pub(crate) fn forget(&mut self, oldest: Lsn, end: Lsn) -> impl Iterator<Item = &TableInner> {
         let last = self.next.wrapping_sub(1);
         let is_old = |number: &u32, (_, told): &mut (Fixed<TableInner>, Option<Lsn>)| {
-            // One that recovery has found dropped: the log that there was then may tell of it.
+            // The table was found dropped by recovery. The log that existed then may mention it.
             *told.get_or_insert(end) <= oldest && *number != last
         };
         let old = self.dropped.extract_if(.., is_old).map(|(_, (table, _))| table);
@@ -104,8 +106,8 @@ mod tests {
     use crate::options::Options;
     use crate::table::Table;
 
-    /// Proves that what is looked at, and what is known to a checkpoint, follows the tables that there are, however many have been dropped;
-    /// and how much memory each of these keeps.
+    /// Proves that the time for searches and the lists for checkpoints depend only on the tables that exist, however
+    /// many were dropped, and that a dropped table keeps little memory.
     #[test]
     fn dropped_tables_are_out_of_the_way() {
         const DROPPED: u64 = 500;

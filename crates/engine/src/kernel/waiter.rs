@@ -9,6 +9,6 @@ pub(crate) enum WaiterStage {
     In,
 }
 
-/// Who waits, as the worker's other transactions see it. (Locked by one thread alone; but contexts, which hold
-/// these, go from thread to thread.)
+/// A waiting transaction's stage, and its waker. Only one thread takes the lock. The lock is needed because contexts,
+/// which hold waiters, move between threads.
 pub(crate) struct Waiter(pub(crate) Mutex<(WaiterStage, Option<Waker>)>);

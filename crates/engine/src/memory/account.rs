@@ -1,7 +1,8 @@
 //! [`Memory`]: the account of one database, and the owner of everything that its pools hand out.
 //!
 //! Invariants:
-//! - The sum over all kinds exceeds the limit at most by the reserve and the transactions' share.
+//! - The sum over all kinds exceeds the limit at most by the reserve, the transactions' share, and the bytes that
+//!   [`Charge::add_anyway`](super::Charge::add_anyway) has charged. That function checks no limit.
 //! - Bytes are charged before the memory is requested, and released if the request is refused.
 //! - Chunks live until the account is dropped. Pools and slabs hold the account by `Arc`, so nothing of it is in use
 //!   then.
@@ -134,8 +135,8 @@ impl Memory {
         self.kinds[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that all kinds hold. The sum exceeds the limit at most by the reserve and the transactions'
-    /// share.
+    /// Returns the bytes that all kinds hold. The sum exceeds the limit at most by the reserve, the transactions'
+    /// share, and the bytes that [`Charge::add_anyway`](super::Charge::add_anyway) has charged.
     pub fn total_used_bytes(&self) -> u64 {
         // Relaxed: a statistic.
         self.total.load(Ordering::Relaxed)

@@ -1,5 +1,5 @@
 //! A block: rows with neighboring keys, column by column, as they were when the block was built, and the keys of
-//! those that have been written since.
+//! the rows that have been written since.
 //!
 //! Invariants:
 //! - Keys ascend, and are in the block's range.
@@ -167,7 +167,7 @@ impl Changes {
     /// Notes that the row under this key is about to be written.
     pub(super) fn note(&self, key: &[u8]) {
         if self.state.load(Ordering::Relaxed) == ALL {
-            return; // (it never goes back)
+            return; // the state never goes back
         }
         let mut keys = lock(&self.keys);
         if self.state.load(Ordering::Relaxed) == ALL || keys.contains(key) {

@@ -87,8 +87,8 @@ impl fmt::Debug for Texts<'_> {
     }
 }
 
-/// The least and the greatest text of a column in one block, as far as their first 24 bytes tell. It may report that
-/// a longer text can be in the block although it is not there, but never the reverse.
+/// The least and the greatest text of a column in one block, by their first 24 bytes. A zone may report that a longer
+/// text can be in the block although it is not there, but never the reverse.
 #[derive(Clone, Copy, PartialEq)]
 pub struct TextZone(Option<(Prefix, Prefix)>);
 

@@ -1,8 +1,8 @@
-//! What experiments need and applications do not. The benchmark compares the engine with it.
+//! Interfaces for experiments, which applications do not need. The benchmark compares the engine with them.
 //!
-//! [`get_nested`], [`get_many_coroutines`], [`get_many_nested`] and [`probe`] run the engine's operations by the schedules of
-//! the CoroBase paper. [`Structures`] reads the index and the records below transactions. No other module uses this one, and
-//! its interface may change at any time.
+//! [`get_nested`], [`get_many_coroutines`], [`get_many_nested`] and [`probe`] run the engine's operations by the
+//! schedules of the CoroBase paper. [`Structures`] reads the index and the records below transactions. No other module
+//! uses this one, and its interface may change at any time.
 
 mod point_read;
 mod schedules;

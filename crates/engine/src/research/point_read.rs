@@ -1,4 +1,4 @@
-//! A point read whose steps the caller takes: the schedules of this folder are made of it.
+//! A point read that its caller steps. The schedules of this folder are made of it.
 
 use crate::cc::{Abort, ConcurrencyControl, Intent};
 use crate::error::{Error, Result};
@@ -12,37 +12,37 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A read of one key, to be stepped to its end within the poll that made it, or where the caller
-/// has the worker come back for it.
+/// A read of one key. The caller steps it to its end within the poll that made it, or has the worker come back for it.
 pub(super) struct PointRead<'t, C: ConcurrencyControl> {
     txn: &'t TxnState<C>,
     point: Point<C>,
 }
 
 impl<'t, C: ConcurrencyControl> PointRead<'t, C> {
-    /// Advances to the next probable miss; returns true when done.
+    /// Advances to the next probable miss. Returns true when the read is done.
     #[inline(always)]
     pub(super) fn step(&mut self) -> bool {
         self.txn.step_point(&mut self.point, &mut OnMiss)
     }
 
-    /// It is still looking for the record, not yet at its versions.
+    /// Returns true while the read is looking for the record, and has not reached its versions.
     pub(super) fn is_descending(&self) -> bool {
         self.point.record.is_null()
     }
 
-    /// The value found, when done.
+    /// Returns the value found. The read is done.
     #[inline(always)]
     pub(super) fn value(&self) -> Result<Option<&'t [u8]>> {
         Ok(self.txn.found(&self.point)?)
     }
 }
 
-/// Rounds in which reads wait, each of which may give the core away.
+/// How many rounds reads wait. Each round may yield the core.
 const ROUNDS_WAITING: u32 = 100;
 
-/// Rounds over reads that are stepped within one poll: as many as it takes while they get on, and then, where one
-/// waits for another transaction's commit, a few more: it may be open on the same worker.
+/// Counts the rounds over reads that are stepped within one poll. The reads get as many rounds as they need while they
+/// make progress. If a read waits for another transaction's commit, it gets only a few more, because that transaction
+/// may be open on the same worker.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     rounds: u32,
@@ -50,7 +50,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Counts another round; returns false after the last one.
+    /// Counts another round. Returns false after the last round.
     pub(super) fn go_on(&mut self) -> bool {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds > ROUNDS_BUSY {
@@ -60,7 +60,7 @@ impl Rounds {
     }
 }
 
-/// Future of [`probe`](super::probe).
+/// The future of [`probe`](super::probe).
 #[must_use = "futures do nothing unless awaited"]
 pub struct Probe<'t, C: ConcurrencyControl> {
     read: Result<PointRead<'t, C>, Fault>,
@@ -73,7 +73,7 @@ impl<C: ConcurrencyControl> fmt::Debug for Probe<'_, C> {
     }
 }
 
-// Nothing in it is ever pinned.
+// Nothing in the future is ever pinned.
 impl<C: ConcurrencyControl> Unpin for Probe<'_, C> {}
 
 impl<C: ConcurrencyControl> Future for Probe<'_, C> {
@@ -111,7 +111,7 @@ impl<C: ConcurrencyControl> Drop for Probe<'_, C> {
     }
 }
 
-/// A search of the index alone.
+/// Searches the index alone.
 #[inline(always)]
 pub(super) fn probe_of<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     txn: &'t TxnState<C>,
@@ -124,7 +124,7 @@ pub(super) fn probe_of<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     Probe { read: read.map_err(|fault| txn.doom(fault)), place: NO_SLOT }
 }
 
-/// Reads of these keys, not begun.
+/// Prepares reads of these keys, and does not begin them.
 #[inline(always)]
 pub(super) fn point_reads<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
     txn: &'t TxnState<C>,
@@ -146,13 +146,13 @@ pub(super) fn point_reads<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl, 
     }
 }
 
-/// An operation has waited as long as one does in place: the transaction gives way.
+/// Dooms the transaction, because an operation has waited as long as one may in place. Returns the error.
 #[cold]
 pub(super) fn waited_too_long<C: ConcurrencyControl>(txn: &TxnState<C>) -> Error {
     txn.doom(Fault::Abort(Abort::WaitTimeout)).into()
 }
 
-/// Holds the epoch that the transaction's operations begin in from now on, although they are in no slot.
+/// Holds the epoch in which the transaction's operations begin from now on, although they are in no slot.
 pub(super) fn hold_epoch<C: ConcurrencyControl>(txn: &TxnState<C>) -> HeldEpoch<'_, C> {
     HeldEpoch { txn, place: txn.has_free_slot().then(|| txn.hold()).flatten() }
 }
@@ -164,7 +164,7 @@ pub(super) struct HeldEpoch<'t, C: ConcurrencyControl> {
 }
 
 impl<C: ConcurrencyControl> HeldEpoch<'_, C> {
-    /// Returns false if there was no slot for it.
+    /// Returns false if no slot was free for it.
     pub(super) fn is_held(&self) -> bool {
         self.place.is_some()
     }

@@ -1,5 +1,5 @@
-//! The other ways of the CoroBase paper to run the same reads, for comparison: each is a schedule
-//! of the one step machine, none a copy of it.
+//! The other ways in which the CoroBase paper runs the same reads, for comparison. Each is a schedule of the one step
+//! machine, not a copy of it.
 //!
 //! | here | in the paper |
 //! |---|---|
@@ -8,10 +8,10 @@
 //! | [`get_many_nested`] in a sequential worker | CORO-FN-MK: boxed coroutines, nested |
 //! | [`get_nested`] in an interleaving worker | CoroBase-FN |
 //!
-//! What runs to its end within one poll waits there, for a bounded time, for another transaction's commit that is
-//! under way. That may be suspended on the same thread, which such a wait keeps from going on; so it ends with
-//! [`Error::Conflict`](crate::Error::Conflict), as [`Txn::get_many`] in a sequential worker does, and the transaction
-//! is run again.
+//! A read that runs to its end within one poll may meet a commit of another transaction that is not finished. The read
+//! waits in place, for a bounded time. The other transaction may be suspended on the same thread, and then the wait
+//! keeps it from continuing. Therefore the wait ends with [`Error::Conflict`](crate::Error::Conflict), as in
+//! [`Txn::get_many`] in a sequential worker, and the transaction is run again.
 
 use super::point_read::{PointRead, Probe, Rounds, hold_epoch, point_reads, probe_of, waited_too_long};
 use crate::cc::ConcurrencyControl;
@@ -23,13 +23,13 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Leaves the coroutine once.
+/// Suspends the coroutine once.
 async fn leave_once() {
     let mut is_left = false;
     poll_fn(|_| if std::mem::replace(&mut is_left, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Does the index have the key? Neither the record nor its visibility is looked at.
+/// Returns true if the index has the key. Reads neither the record nor its visibility.
 #[inline(always)]
 pub fn probe<K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     txn: &Txn<C>,
@@ -39,7 +39,7 @@ pub fn probe<K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     probe_of(txn.state(), table, &key)
 }
 
-/// As [`Txn::get_many`], by a flat coroutine per key, polled in turn.
+/// Like [`Txn::get_many`], with a flat coroutine per key. The coroutines are polled in turn.
 pub async fn get_many_coroutines<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
     txn: &'t Txn<C>,
     table: Table<K, V>,
@@ -56,7 +56,7 @@ pub async fn get_many_coroutines<'t, K: Key, V: Value + ?Sized, C: ConcurrencyCo
     collect::<V, C, N>(txn, poll_in_turn(coroutines))
 }
 
-/// As [`Txn::get_many`], by nested boxed coroutines, polled in turn.
+/// Like [`Txn::get_many`], with nested boxed coroutines that are polled in turn.
 pub async fn get_many_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl, const N: usize>(
     txn: &'t Txn<C>,
     table: Table<K, V>,
@@ -66,7 +66,7 @@ pub async fn get_many_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyContro
     collect::<V, C, N>(txn, poll_in_turn(reads.map(|read| nested(read, || ()))))
 }
 
-/// As [`Txn::get`], by nested boxed coroutines that the worker polls from the top.
+/// Like [`Txn::get`], with nested boxed coroutines that the worker polls from the top.
 pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     txn: &'t Txn<C>,
     table: Table<K, V>,
@@ -75,7 +75,7 @@ pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
     let held = hold_epoch(txn.state());
     let [mut read] = point_reads(txn.state(), table, &[key])?;
     if !held.is_held() {
-        // Too many operations are in flight for one more that could be left.
+        // All operation slots are in use, so the read cannot be suspended.
         let mut rounds = Rounds::default();
         while !read.step() {
             if !rounds.go_on() {
@@ -84,7 +84,7 @@ pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
         }
         return read.value()?.map(V::view).transpose();
     }
-    // The worker is told to come back, as the transaction waits for nothing outside.
+    // The transaction waits for nothing outside, so the worker is asked to come back.
     nested(read, || txn.state().post_step_aside(1, Activity::Scheduling))
         .await
         .value()?
@@ -92,7 +92,8 @@ pub async fn get_nested<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl>(
         .transpose()
 }
 
-/// A coroutine for the read, in it one for the descent or the visit, in it one for each step.
+/// Makes a coroutine for the read. It contains a coroutine for the descent or the visit of the record, which contains a
+/// coroutine for each step.
 fn nested<'t, C: ConcurrencyControl>(
     read: PointRead<'t, C>,
     leaving: impl Fn() + Copy + 't,
@@ -135,7 +136,7 @@ fn nested<'t, C: ConcurrencyControl>(
     })
 }
 
-/// Polls all in turn until all have ended. `None`: one of them still waits, after a bounded time.
+/// Polls all futures in turn until all have ended. Returns `None` if one of them still waits after a bounded time.
 fn poll_in_turn<F: Future, const N: usize>(futures: [F; N]) -> Option<[F::Output; N]> {
     let mut context = Context::from_waker(Waker::noop());
     let mut futures = futures.map(Some);

@@ -1,4 +1,4 @@
-//! The engine's structures without transactions, for handwritten yardsticks, which show what transactions cost beyond them.
+//! The engine's structures without transactions. Handwritten yardsticks use them to show what transactions cost on top.
 
 use crate::cc::{ConcurrencyControl, Reads};
 use crate::db::Database;
@@ -10,7 +10,7 @@ use crate::table::{Table, TableInner};
 use std::fmt;
 use std::sync::Arc;
 
-/// Reads one table's structures from one thread, inside an epoch from beginning to end: nothing that it
+/// Reads one table's structures from one thread. The reader stays in one epoch for its whole life: nothing that it
 /// reaches is reclaimed, and little else in the database is.
 pub struct Structures<C: ConcurrencyControl> {
     context: Fixed<Context<C>>,
@@ -25,7 +25,8 @@ impl<C: ConcurrencyControl> fmt::Debug for Structures<C> {
 }
 
 impl<C: ConcurrencyControl> Structures<C> {
-    /// A reader of a table of `db`. `None`: it does not know the nodes of the table's index, or the scheme keeps no versions.
+    /// Makes a reader of a table of `db`. Returns `None` if it does not know the nodes of the table's index, or if the
+    /// scheme keeps no versions.
     pub fn new(db: &Database<C>, table: Table<u64, [u8]>) -> Option<Structures<C>> {
         if C::reads(db.engine().options.lab) != Reads::Snapshot {
             return None;
@@ -49,31 +50,31 @@ impl<C: ConcurrencyControl> Structures<C> {
         self.table().index.yardstick().expect("new has looked")
     }
 
-    /// A snapshot's timestamp.
+    /// Returns the timestamp for a snapshot.
     #[inline(always)]
     pub fn begin(&self) -> u64 {
         C::now(self.context.env().shared)
     }
 
-    /// The root's id and level; borders are on level 0.
+    /// Returns the root's id and level. Borders are on level 0.
     #[inline(always)]
     pub fn root(&self) -> (u32, u8) {
         self.index().root()
     }
 
-    /// A node's address.
+    /// Returns a node's address.
     #[inline(always)]
     pub fn node(&self, node: u32) -> *const u8 {
         self.index().at(node)
     }
 
-    /// A slot's address.
+    /// Returns a slot's address.
     #[inline(always)]
     pub fn slot(&self, record: u32) -> *const u8 {
         self.table().record(RecordId(record)).cast()
     }
 
-    /// The child of an interior for a key; `None`: start again.
+    /// Returns the child of an interior node for a key. `None` means that the caller must start again.
     ///
     /// # Safety
     /// `node` came from this reader.
@@ -86,7 +87,7 @@ impl<C: ConcurrencyControl> Structures<C> {
         }
     }
 
-    /// The record of a key in a border; outer `None`: start again.
+    /// Returns the record of a key in a border. An outer `None` means that the caller must start again.
     ///
     /// # Safety
     /// `node` came from this reader.
@@ -96,7 +97,7 @@ impl<C: ConcurrencyControl> Structures<C> {
         Some(unsafe { self.index().find8(node, key) }.map(|id| id.0))
     }
 
-    /// The value that a snapshot sees of a record.
+    /// Returns the value that a snapshot sees of a record.
     ///
     /// # Safety
     /// `record` came from this reader.

@@ -1,4 +1,5 @@
-//! Operations that are made of others: rows at the ends of a table, all rows of a range, and a write that depends on the row.
+//! Operations that are made of others: rows at the ends of a table, all rows of a range, and a write that depends on
+//! the row.
 
 use super::{Transaction, Txn};
 use crate::cc::ConcurrencyControl;
@@ -8,8 +9,10 @@ use crate::table::{AsKey, Key, Table, Value};
 use std::ops::{Bound, RangeBounds};
 
 impl<C: ConcurrencyControl> Txn<C> {
-    /// The row with the least key. Where the table's index keeps no order of keys, this and all that follows, but for
-    /// [`count`](Self::count), is [`Error::NoOrder`](crate::Error::NoOrder).
+    /// Returns the row with the least key. If the table's index keeps no order of keys, this method,
+    /// [`last`](Self::last), [`pop_first`](Self::pop_first), [`pop_last`](Self::pop_last) and
+    /// [`delete_range`](Self::delete_range) return [`Error::NoOrder`](crate::Error::NoOrder). [`count`](Self::count)
+    /// works with every index.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -35,7 +38,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         self.scan_all(table).limit(1).next().await
     }
 
-    /// The row with the greatest key.
+    /// Returns the row with the greatest key.
     pub async fn last<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -43,8 +46,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         self.scan_all(table).reverse().limit(1).next().await
     }
 
-    /// Removes the row with the least key, and returns it. Concurrent calls conflict. To give rows to several workers, lock them
-    /// with [`GetForUpdate::skip_locked`](crate::futures::GetForUpdate::skip_locked).
+    /// Removes the row with the least key and returns it. Concurrent calls conflict. To hand rows to several workers,
+    /// lock them with [`GetForUpdate::skip_locked`](crate::futures::GetForUpdate::skip_locked).
     pub async fn pop_first<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -56,7 +59,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         Ok(first)
     }
 
-    /// As [`pop_first`](Self::pop_first), of the greatest key.
+    /// Removes the row with the greatest key and returns it. Otherwise like [`pop_first`](Self::pop_first).
     pub async fn pop_last<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -68,7 +71,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         Ok(last)
     }
 
-    /// How many rows a table has, exactly: by reading all of them, whatever its index.
+    /// Returns the exact number of rows of a table. Reads all of them, whatever the table's index.
     pub async fn count<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<u64> {
         let (mut rows, mut count) =
             (self.walk::<K, V>(table.inner(self.state().database), Bound::Unbounded, Bound::Unbounded), 0);
@@ -78,8 +81,8 @@ impl<C: ConcurrencyControl> Txn<C> {
         Ok(count)
     }
 
-    /// Removes the rows in a range of keys and returns their number. The transaction holds a change for each of them until it ends:
-    /// split a large range over several transactions.
+    /// Removes the rows in a range of keys and returns their number. The transaction holds a change for each row until
+    /// it ends, so split a large range over several transactions.
     pub async fn delete_range<K: Key, V: Value + ?Sized, A: AsKey<K>>(
         &self,
         table: Table<K, V>,
@@ -92,9 +95,10 @@ impl<C: ConcurrencyControl> Txn<C> {
         Ok(count)
     }
 
-    /// Sets the value under `key` to `new` if it is equal to `expected`, and returns whether it was. `None` stands for no row: as
-    /// `expected` for a row that is not there yet, as `new` for one that is removed. Where it returns false nothing is changed, and
-    /// [`get`](Self::get) says what the value is instead. As all reads are, the comparison is part of what the transaction rests on.
+    /// Sets the value under `key` to `new` if it is equal to `expected`, and returns whether it was. `None` stands for
+    /// no row: as `expected`, the row must not exist; as `new`, the row is removed. If this returns false, nothing has
+    /// changed, and [`get`](Self::get) returns the present value. Like every read, the comparison is validated when the
+    /// transaction commits.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -121,7 +125,7 @@ impl<C: ConcurrencyControl> Txn<C> {
         let is_equal = match (found, &expected) {
             (Some(found), Some(expected)) => {
                 let table = table.inner(self.state().database)?;
-                // (By what the bytes mean: a row may be of an older version of its type.)
+                // Values are compared instead of bytes, because a row may be of an older version of its type.
                 V::view(found).map_err(|error| in_row_as(error, table, &key))? == V::view(expected.as_ref())?
             }
             (found, expected) => found.is_none() && expected.is_none(),
@@ -137,17 +141,17 @@ impl<C: ConcurrencyControl> Txn<C> {
 }
 
 impl<C: ConcurrencyControl> Transaction<C> {
-    /// As [`Txn::first`](crate::Txn::first).
+    /// Like [`Txn::first`](crate::Txn::first).
     pub fn first<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<Option<(K, V::View<'_>)>> {
         self.now(|txn| txn.first(table))
     }
 
-    /// As [`Txn::last`](crate::Txn::last).
+    /// Like [`Txn::last`](crate::Txn::last).
     pub fn last<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<Option<(K, V::View<'_>)>> {
         self.now(|txn| txn.last(table))
     }
 
-    /// As [`Txn::pop_first`](crate::Txn::pop_first).
+    /// Like [`Txn::pop_first`](crate::Txn::pop_first).
     pub fn pop_first<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -155,7 +159,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.pop_first(table))
     }
 
-    /// As [`Txn::pop_last`](crate::Txn::pop_last).
+    /// Like [`Txn::pop_last`](crate::Txn::pop_last).
     pub fn pop_last<K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,
@@ -163,12 +167,12 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.pop_last(table))
     }
 
-    /// As [`Txn::count`](crate::Txn::count).
+    /// Like [`Txn::count`](crate::Txn::count).
     pub fn count<K: Key, V: Value + ?Sized>(&self, table: Table<K, V>) -> Result<u64> {
         self.now(|txn| txn.count(table))
     }
 
-    /// As [`Txn::delete_range`](crate::Txn::delete_range).
+    /// Like [`Txn::delete_range`](crate::Txn::delete_range).
     pub fn delete_range<K: Key, V: Value + ?Sized, A: AsKey<K>>(
         &self,
         table: Table<K, V>,
@@ -177,7 +181,7 @@ impl<C: ConcurrencyControl> Transaction<C> {
         self.now(|txn| txn.delete_range(table, range))
     }
 
-    /// As [`Txn::compare_and_set`](crate::Txn::compare_and_set).
+    /// Like [`Txn::compare_and_set`](crate::Txn::compare_and_set).
     pub fn compare_and_set<'v, K: Key, V: Value + ?Sized>(
         &self,
         table: Table<K, V>,

@@ -1,11 +1,15 @@
-//! Clearing a table, and dropping it: deleting all its rows by one record of the log. Likewise dropping an index by columns.
+//! Clearing and dropping a table: all its rows are deleted by one record of the log. Dropping an index by columns works
+//! in the same way.
 //!
-//! 1. Nothing is allowed with the table any more: a transaction that uses it is undone, and run again. Those that are open end.
-//! 2. The catalog says that the table has no rows. From this record of the log on it has none: recovery deletes what it had, and
-//!    a checkpoint leaves out what is still in memory. Nothing of the table is logged between this and the last step.
-//! 3. The rows are deleted, by transactions that are not logged.
-//! 4. Transactions end that have begun since: they may have a snapshot in which some of the rows are deleted.
-//! 5. The table can be used again. (One that is dropped is not, so it needs no 4.)
+//! 1. The table refuses all use. A transaction that uses it is undone and run again. The call waits until all open
+//!    transactions have ended.
+//! 2. The catalog says that the table has no rows. From this record of the log on the table is empty: recovery deletes
+//!    the rows that it had, and a checkpoint leaves out the rows that are still in memory. From here to the last step,
+//!    nothing of the table is logged.
+//! 3. Transactions that are not logged delete the rows.
+//! 4. The call waits until all transactions that have begun since then have ended. They may have a snapshot in which
+//!    some of the rows are deleted.
+//! 5. The table can be used again. A dropped table cannot, so it skips step 4.
 
 use super::Transaction;
 use super::run_calls::run_calls;
@@ -18,11 +22,11 @@ use crate::table::{Allowed, Description, IndexInner, TableInner, TableKind, Tabl
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
-/// Rows that are deleted by one transaction.
+/// How many rows one transaction deletes.
 const ROWS: usize = 256;
 
-/// Deletes all rows of a table, and lets it be used again. `note` as for [`describe_table`]. After an error nothing has changed, or the table
-/// has to be cleared again before it can be used.
+/// Deletes all rows of a table, and lets it be used again. `note` is as for [`describe_table`]. After an error, either
+/// nothing has changed, or the table must be cleared again before it can be used.
 pub(crate) fn clear_table<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     table: &TableInner,
@@ -45,8 +49,8 @@ pub(crate) fn clear_table<C: ConcurrencyControl>(
     Ok(())
 }
 
-/// Deletes a table, which is to have this name, with all its rows. `note` as for [`describe_table`]. After an error nothing has changed, or the
-/// table is gone, and rows that were left take memory.
+/// Deletes a table with all its rows. The table must have the given name. `note` is as for [`describe_table`]. After an
+/// error, either nothing has changed, or the table is gone and its remaining rows take memory.
 pub(crate) fn drop_table<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     table: &TableInner,
@@ -62,16 +66,17 @@ pub(crate) fn drop_table<C: ConcurrencyControl>(
     begin(engine, table, TableState::Dropped, Some(name), note)?;
     table.allow(Allowed::NothingDropped);
     table.release_places(&engine.records);
-    // So rows are deleted without a look at foreign code, which tells what an index has of them.
+    // The indexes are given up first. Otherwise the deletion of rows would call foreign code, which says which entries
+    // a row has.
     table.indexes.iter().for_each(IndexInner::give_up);
     table.indexes.iter().for_each(IndexInner::forget_rows);
     delete_all(engine, table)?;
     table.indexes.iter().try_for_each(|index| delete_all(engine, &index.entries))?;
-    table.release_places(&engine.records); // and of those that were on their way
+    table.release_places(&engine.records); // the places of rows that were still being deleted
     Ok(())
 }
 
-/// Deletes an index by columns. `note` as for [`describe_table`].
+/// Deletes an index by columns. `note` is as for [`describe_table`].
 pub(crate) fn drop_index<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     table: &TableInner,
@@ -97,8 +102,8 @@ pub(crate) fn drop_index<C: ConcurrencyControl>(
     delete_entries(engine, index)
 }
 
-/// Deletes the entries of an index that is dead. (A transaction that has seen it alive may still make some: where it stays open, all stay
-/// until the table is dropped, or the database closed.)
+/// Deletes the entries of a dead index. A transaction that has seen the index alive may still add entries. If such a
+/// transaction stays open, all entries stay until the table is dropped or the database is closed.
 pub(crate) fn delete_entries<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     index: &IndexInner,
@@ -113,12 +118,12 @@ pub(crate) fn delete_entries<C: ConcurrencyControl>(
     Ok(())
 }
 
-/// Before anybody is waited for, and anything has changed.
+/// Runs before anything is waited for or changed.
 fn check_may_begin<C: ConcurrencyControl>(engine: &Engine<C>) -> Result<()> {
     if engine.is_read_only() { Err(Error::ReadOnly) } else { engine.check_may_wait() }
 }
 
-/// Steps 1 and 2. `name`: what the table has to be called by then.
+/// Steps 1 and 2. If `name` is given, the table must have this name when step 2 is done.
 fn begin<C: ConcurrencyControl>(
     engine: &Arc<Engine<C>>,
     table: &TableInner,
@@ -144,7 +149,8 @@ fn begin<C: ConcurrencyControl>(
     begun.inspect_err(|_| table.allow(before))
 }
 
-/// Some rows may be left: also after a panic, of foreign code that tells which entries of indexes are theirs.
+/// Marks the table as not fully cleared when dropped. Some rows may be left, also after a panic of the foreign code
+/// that says which index entries belong to a row.
 struct Uncleared<'t>(&'t TableInner);
 
 impl Drop for Uncleared<'_> {
@@ -153,7 +159,7 @@ impl Drop for Uncleared<'_> {
     }
 }
 
-/// Step 3. Memory for it is waited for, as open transactions are.
+/// Step 3. Waits for memory as it waits for open transactions.
 fn delete_all<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, table: &TableInner) -> Result<()> {
     let (mut from, mut waits) = (Some(Bound::Unbounded), 0);
     while let Some(place) = &from {
@@ -169,7 +175,7 @@ fn delete_all<C: ConcurrencyControl>(engine: &Arc<Engine<C>>, table: &TableInner
     Ok(())
 }
 
-/// Deletes some rows from `from` on, and returns where the next ones begin, if there may be more.
+/// Deletes some rows from `from` on. If there may be more, returns where they begin.
 fn delete_some<C: ConcurrencyControl>(
     transaction: &Transaction<C>,
     table: &TableInner,
@@ -181,7 +187,7 @@ fn delete_some<C: ConcurrencyControl>(
     transaction.with(async |txn| {
         let txn = txn.state();
         for key in &keys {
-            // (Copied: it is needed until the transaction ends.)
+            // The key is copied because it is needed until the transaction ends.
             let key = txn.index_key::<Vec<u8>>(&key.as_slice())?;
             Delete::new(PointLookup::new(txn, table, key)).await?;
         }

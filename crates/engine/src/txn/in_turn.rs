@@ -1,8 +1,8 @@
-//! A submitted transaction that is hinted at waits for its turn: parked in its slot, until nobody with whom it would
-//! conflict is open on its worker. (A stream puts inputs aside instead, before they have a slot.)
+//! Turns of submitted transactions with hints. Such a transaction is parked in its slot until no transaction that would
+//! conflict with it is open on its worker. A stream instead puts inputs aside before they have a slot.
 //!
-//! Invariant: a place is among those that wait in `Context::turns` exactly while its stage is `Waiting`, and its hint
-//! is taken there exactly while it is `In`.
+//! Invariant: a place waits in `Context::turns` exactly while its stage is `Waiting`, and its hint is taken there
+//! exactly while its stage is `In`.
 
 use super::run_to_commit::{Body, run_to_commit};
 use crate::cc::ConcurrencyControl;
@@ -16,17 +16,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// From the moment that it waits to the end of its transaction, retries included.
+/// Exists from the moment that the transaction starts to wait until it ends, retries included.
 struct InTurn<'t, C: ConcurrencyControl> {
     txn: &'t TxnState<C>,
     hint: Hint,
     place: Arc<Waiter>,
-    /// What it waits by.
+    /// The ticket under which it waits.
     number: Option<Ticket>,
 }
 
 impl<'t, C: ConcurrencyControl> InTurn<'t, C> {
-    /// Gets in line, at once: in the order in which transactions are put into slots.
+    /// Joins the line at once. Therefore the order is the order in which transactions are put into slots.
     fn new(txn: &'t TxnState<C>, hint: Hint) -> Self {
         let place = Arc::new(Waiter(Mutex::new((WaiterStage::Waiting, None))));
         let number = txn.context().turns.borrow_mut().offer(hint, place.clone()).err();
@@ -73,7 +73,7 @@ impl<C: ConcurrencyControl> Drop for InTurn<'_, C> {
     }
 }
 
-/// As [`run_to_commit`], when its turn has come.
+/// Like [`run_to_commit`], but starts when the transaction's turn has come.
 pub(crate) fn run_in_turn<C: ConcurrencyControl, R>(
     txn: &TxnState<C>,
     hint: Hint,

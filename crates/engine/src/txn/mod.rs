@@ -1,5 +1,5 @@
-//! The transaction: what a closure sees (`Txn`), one that its caller drives (`Transaction`), and how a closure is run until it
-//! commits.
+//! The transaction: what a closure sees ([`Txn`]), a transaction that its caller drives ([`Transaction`]), and how a
+//! closure is run until it commits.
 
 mod composed;
 mod empty_table;

@@ -1,5 +1,5 @@
-//! How a closure of plain calls is run, on the calling thread, until it commits.
-//! Between two attempts it waits for the transaction that was in the way.
+//! Runs a closure of plain calls on the calling thread until it commits. Between two attempts it waits for the
+//! transaction that was in the way.
 
 use super::Transaction;
 use crate::cc::ConcurrencyControl;
@@ -44,9 +44,10 @@ pub(crate) fn run_calls<C: ConcurrencyControl, R>(
     }
 }
 
-/// Waits for the transaction that is in the way: first by spinning, since it may be about to end; then in the queue for its row, as
-/// long as the options say. After a deadlock at once there: the one that waits for this one's rows goes first. Where no open transaction
-/// is known to be in the way, it waits the longer the more often it has been tried.
+/// Waits for the transaction that is in the way. First spins, because that transaction may be about to end. Then waits
+/// in the queue for its row, for as long as the options allow. After a deadlock the wait in the queue begins at once,
+/// because the transaction that waits for this transaction's rows goes first. If no open transaction is known to be in
+/// the way, the wait grows with the number of retries.
 fn make_way<C: ConcurrencyControl>(
     transaction: &Transaction<C>,
     why: &Error,

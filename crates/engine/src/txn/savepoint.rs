@@ -57,7 +57,8 @@ impl<C: ConcurrencyControl> Txn<C> {
     /// - [`Error::OperationsInFlight`](crate::Error::OperationsInFlight): a future of the transaction was polled and
     ///   has not ended, or was leaked. Also returned if a scan has found rows since the savepoint and not returned
     ///   them yet, because these rows would be partly undone. Drop the scan first, or make the savepoint after it has
-    ///   returned a row. (A scan that continues sees what is there when it arrives.)
+    ///   returned a row. A scan that continues sees what is there when it arrives. The error is also returned when
+    ///   the transaction has begun to apply its updates at the commit.
     /// - [`Error::OutOfMemory`](crate::Error::OutOfMemory): there is no room for what has to be kept. The transaction
     ///   can then only be undone.
     ///

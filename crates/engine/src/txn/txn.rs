@@ -345,11 +345,11 @@ impl<C: ConcurrencyControl> Txn<C> {
     ///
     /// [`partition_of`](Self::partition_of) returns the partition of a row, if the row is in one
     /// ([`Database::partitioned_table`](crate::Database::partitioned_table)). Rows of other tables can be read by a
-    /// transaction with any partition, and a transaction without one takes all. They are written only by a
-    /// transaction that has all partitions. So are ranges read that may span several.
+    /// transaction with any partition, and a transaction without one takes all. Only a transaction that has all
+    /// partitions writes them, or reads ranges that may span several partitions.
     ///
     /// An operation takes the partitions that it needs and that were not declared when it begins. A transaction that
-    /// stays within one partition need not declare it. If the missing partition comes before one that the transaction
+    /// stays within one partition need not declare it. If the missing partition precedes one that the transaction
     /// has, and belongs to another transaction, the transaction aborts, and its closure runs again with all
     /// partitions it needed from the beginning. Declaring too few partitions costs only time. An interactive
     /// transaction does not run again: it fails with [`Error::Conflict`]. If an open transaction keeps a partition

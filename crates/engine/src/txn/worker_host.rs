@@ -1,4 +1,4 @@
-//! A worker's surroundings, as the executor asks for them.
+//! A worker's environment, as the executor asks for it.
 
 use crate::cc::ConcurrencyControl;
 use crate::epoch::Local;
@@ -21,17 +21,17 @@ use std::time::Duration;
 
 /// The engine's part of a worker: the context that its transactions share.
 pub(crate) struct WorkerHost<C: ConcurrencyControl> {
-    /// Its slots hold its address, wherever this is moved.
+    /// The slots hold the context's address, so it must not move when this value does.
     context: Fixed<Context<C>>,
     execution: Execution,
     pauses: bool,
-    /// What has been added to the metrics, which may have been another worker's before.
+    /// The counts that were already added to the metrics. The metrics may have belonged to another worker before.
     told: Cell<Counters>,
     _here: WorkerHere,
 }
 
 impl<C: ConcurrencyControl> WorkerHost<C> {
-    /// Of a worker with policy `S`.
+    /// Makes the host of a worker with policy `S`.
     pub(crate) fn new<S: Suspend>(engine: &Arc<Engine<C>>) -> Self {
         let execution = match (S::SUSPENDS, S::PREFETCHES) {
             (true, _) => Execution::Interleaved,
@@ -179,7 +179,7 @@ impl<C: ConcurrencyControl> Tuning for WorkerHost<C> {
                 to = text(known.level)
             );
         }
-        self.context.engine.known.store(known.to_bits(), Relaxed); // a hint for those to come
+        self.context.engine.known.store(known.to_bits(), Relaxed); // a hint for later workers
     }
 }
 
@@ -187,7 +187,7 @@ impl<C: ConcurrencyControl> OutputGate for WorkerHost<C> {
     #[inline(always)]
     fn released(&self) -> Released {
         match self.context.engine.log.get() {
-            // (In this order: once it has ended, nothing more becomes durable.)
+            // The order matters: once the log has ended, nothing more becomes durable.
             Some(Log { writer, .. }) => {
                 let is_final = writer.has_ended();
                 Released { until: writer.durable_lsn().0, is_final }
@@ -211,7 +211,7 @@ impl<C: ConcurrencyControl> OutputGate for WorkerHost<C> {
 
     fn wait_released(&self, until: u64) {
         if let Some(log) = self.context.engine.log.get() {
-            // What is not durable then is answered so.
+            // Outputs that are still not durable afterwards are answered as such.
             let _ = log.wait(Lsn(until));
         }
     }

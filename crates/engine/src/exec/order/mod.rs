@@ -1,4 +1,4 @@
-//! What is known of futures before they start, and which of them may be open beside each other.
+//! What is known of futures before they start, and which of them may be open together.
 
 pub(crate) mod hint;
 pub(crate) mod queue;

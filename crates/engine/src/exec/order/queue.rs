@@ -1,22 +1,23 @@
-//! Which futures with hints may be open beside each other.
+//! Decides which futures with hints may be open together.
 //!
 //! Invariants:
-//! - The sets of those that are let in are disjoint.
-//! - Of two that overlap, the one offered first is let in first.
-//! - At most `longs_max` long ones are in.
-//! - A waiting one's obstacles are those of its keys that one that is in has, or one that came before. Those without obstacles
-//!   are `free`: short ones are let in by the next call of `next`, long ones when they have a place.
-//! - With none in, the first of those that wait can be let in: so none waits for ever.
+//! - The key sets of the futures that are let in are disjoint.
+//! - Of two futures that overlap, the one offered first is let in first.
+//! - At most `longs_max` long futures are in.
+//! - The obstacles of a waiting future are those of its keys that a future that is in has, or that an earlier waiting
+//!   future wants. Futures without obstacles are `free`: the next call of `next` lets in a short one, and a long one
+//!   when there is a place.
+//! - If none is in, the first waiting future can be let in. Therefore none waits forever.
 
 use crate::exec::order::hint::{BITS, Hint};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one that waits is forgotten by. A lesser number has come before.
+/// Identifies a waiting future, to forget it. A lesser number has come earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
-/// Lets in a future that overlaps with none that is in, or that has come before. Each call takes time for each key, and the logarithm of
-/// how many wait.
+/// Lets in a future that overlaps with no future that is in or came earlier. Each call takes time proportional to the
+/// number of keys times the logarithm of how many futures wait.
 pub(crate) struct ConflictQueue<T> {
     keys: Box<[Key; BITS]>,
     waiting: BTreeMap<Ticket, Waiting<T>>,
@@ -27,12 +28,12 @@ pub(crate) struct ConflictQueue<T> {
     number_next: Ticket,
 }
 
-/// A bit of the sets.
+/// One bit of the key sets.
 #[derive(Default)]
 struct Key {
-    /// One that is in has it.
+    /// A future that is in has the key.
     is_taken: bool,
-    /// Those that wait and want it.
+    /// The waiting futures that want the key.
     waiting: BTreeSet<Ticket>,
 }
 
@@ -55,12 +56,12 @@ impl<T> ConflictQueue<T> {
         }
     }
 
-    /// Long ones that may be in at once: a quarter of so many places.
+    /// Sets how many long futures may be in at once: a quarter of `places`.
     pub(crate) fn set_places(&mut self, places: usize) {
         self.longs_max = (places / 4).max(1);
     }
 
-    /// Those that wait.
+    /// Returns how many futures wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -69,7 +70,7 @@ impl<T> ConflictQueue<T> {
         self.longs < self.longs_max
     }
 
-    /// Lets one in, which is given back, or has it wait.
+    /// Lets a future in and returns it, or makes it wait.
     pub(crate) fn offer(&mut self, hint: Hint, one: T) -> Result<T, Ticket> {
         let is_obstacle = |key: &Key| key.is_taken || !key.waiting.is_empty();
         let obstacles = hint.bits().filter(|bit| is_obstacle(&self.keys[*bit])).count();
@@ -89,7 +90,7 @@ impl<T> ConflictQueue<T> {
         Err(number)
     }
 
-    /// Lets in the first of those that wait and may go.
+    /// Lets in the first waiting future that may go.
     pub(crate) fn next(&mut self) -> Option<(Hint, T)> {
         let long = self.free_longs.first().filter(|_| self.has_place());
         let number = *self.free.first().into_iter().chain(long).min()?;
@@ -98,7 +99,7 @@ impl<T> ConflictQueue<T> {
         Some((hint, one))
     }
 
-    /// One that was let in has gone.
+    /// Notes that a future that was let in has ended.
     pub(crate) fn leave(&mut self, hint: Hint) {
         for bit in hint.bits() {
             let key = &mut self.keys[bit];
@@ -110,7 +111,7 @@ impl<T> ConflictQueue<T> {
         self.longs -= usize::from(hint.is_long());
     }
 
-    /// Forgets one that waits.
+    /// Forgets a waiting future.
     pub(crate) fn forget(&mut self, number: Ticket) {
         let Some((hint, _)) = self.remove(number) else { return };
         for bit in hint.bits() {
@@ -120,7 +121,7 @@ impl<T> ConflictQueue<T> {
         }
     }
 
-    /// Takes out one that waits, before those behind it have learnt of that.
+    /// Takes out a waiting future. The futures behind it have not learned of this yet.
     fn remove(&mut self, number: Ticket) -> Option<(Hint, T)> {
         let Waiting { hint, one, .. } = self.waiting.remove(&number)?;
         self.free.remove(&number);

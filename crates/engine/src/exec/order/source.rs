@@ -1,34 +1,34 @@
-//! Where a stream takes its futures from: a closure, or inputs with hints, of which those that would conflict with
-//! open ones are put aside.
+//! Where a stream takes its futures from: a closure, or inputs with hints. Inputs that would conflict with open futures
+//! are put aside.
 
 use crate::exec::order::hint::Hint;
 use crate::exec::order::queue::ConflictQueue;
 use std::future::Future;
 
-/// Inputs that may be put aside at once; while so many are, no further one is looked at.
+/// How many inputs may be put aside at once. While this many are aside, no further input is looked at.
 pub(crate) const ASIDE_MAX: usize = 64;
 
-/// A stream's futures, in slots beside operations of type `M`.
+/// The futures of a stream, in slots beside operations of type `M`.
 pub(crate) trait Source<'s, M: 's> {
     type Future: Future;
-    /// `next` may have none now and some later.
+    /// True if `next` may have no future now and have one later.
     const WAITS: bool;
 
-    /// The next future, for this slot of a worker that keeps `batch` open. `None`: there is none, or none that may
-    /// be let in before another one has ended.
+    /// Returns the next future, for this slot of a worker that keeps `batch` open. `None` means that there is none, or
+    /// none that may be let in before another future has ended.
     fn next(&mut self, operations: &'s M, slot: u32, batch: usize) -> Option<Self::Future>;
 
-    /// `next` will never have one again.
+    /// Returns true if `next` will never return a future again.
     fn is_exhausted(&self) -> bool;
 
-    /// The future that was put into this slot is a long one.
+    /// Returns true if the future in this slot is a long one.
     fn is_long(&self, slot: u32) -> bool;
 
-    /// It has ended.
+    /// Notes that the future in this slot has ended.
     fn ended(&mut self, slot: u32);
 }
 
-/// A closure that returns futures until there are none.
+/// A closure that returns futures until there are none left.
 pub(crate) struct Plain<N>(pub(crate) N);
 
 impl<'s, M: 's, F: Future, N: FnMut(&'s M) -> Option<F>> Source<'s, M> for Plain<N> {
@@ -51,13 +51,13 @@ impl<'s, M: 's, F: Future, N: FnMut(&'s M) -> Option<F>> Source<'s, M> for Plain
     fn ended(&mut self, _: u32) {}
 }
 
-/// Inputs, what is known of each, and what makes a future of one.
+/// Inputs, the hint of each, and the function that makes a future of an input.
 pub(crate) struct Hinted<I: Iterator, H, N> {
     inputs: I,
     hint: H,
     make: N,
     queue: ConflictQueue<I::Item>,
-    /// Of the futures in the slots.
+    /// The hints of the futures in the slots.
     open: Vec<Hint>,
     has_more: bool,
 }
@@ -67,7 +67,7 @@ impl<I: Iterator, H: FnMut(&I::Item) -> Hint, N> Hinted<I, H, N> {
         Hinted { inputs, hint, make, queue: ConflictQueue::new(), open: Vec::new(), has_more: true }
     }
 
-    /// The next input that may be let in: the first of those put aside, or a new one.
+    /// Returns the next input that may be let in: the first of those put aside, or a new one.
     fn take(&mut self) -> Option<(Hint, I::Item)> {
         if let Some(found) = self.queue.next() {
             return Some(found);

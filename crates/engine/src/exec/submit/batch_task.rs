@@ -1,8 +1,8 @@
-//! Many futures of one kind, one per input: one allocation, one answer. The job's copies in several inboxes
-//! are tickets: each worker that holds one draws inputs until none is left.
+//! Many futures of one kind, one per input, with one allocation and one answer. The job's copies in several inboxes are
+//! tickets: each worker that holds a ticket draws inputs until none is left.
 //!
-//! Invariants: input `i` belongs to the worker that drew `i` from `next`; result `i` likewise, or if it is held, to the
-//! queue in which it is; and then to the worker that brings `left` to zero.
+//! Invariants: input `i` belongs to the worker that drew `i` from `next`. Result `i` belongs to the same worker, or to
+//! the queue that holds it. At the end the results belong to the worker that brings `left` to zero.
 
 use crate::exec::contract::{Fate, Operations};
 use crate::exec::panics::{message, quietly};
@@ -25,7 +25,7 @@ struct Place<I, T, E> {
     result: UnsafeCell<Option<Result<T, E>>>,
 }
 
-/// One shared value, many inputs, and what makes a future of both.
+/// One shared value, many inputs, and the function that makes a future of both.
 pub struct BatchTask<C, I, P, T, E> {
     shared: C,
     make: P,
@@ -35,8 +35,7 @@ pub struct BatchTask<C, I, P, T, E> {
     result_cell: ResultCell<Result<Vec<Result<T, E>>, E>>,
 }
 
-// SAFETY: places are touched by one thread at a time (see above); `shared` and `make` by several: they are
-// Sync.
+// SAFETY: one thread at a time touches a place (see above). Several threads touch `shared` and `make`, which are Sync.
 unsafe impl<C: Send + Sync, I: Send, P: Send + Sync, T: Send, E: Send> Sync for BatchTask<C, I, P, T, E> {}
 
 impl<C, I, P, T, E> Outcome<Result<Vec<Result<T, E>>, E>> for BatchTask<C, I, P, T, E>
@@ -60,11 +59,11 @@ where
     T: Send + 'static,
     E: From<TaskError> + Send + 'static,
 {
-    /// A job of one future per input, to be submitted to `executor`, and the handle of its results, in the
-    /// order of the inputs. Dropped unsubmitted, it never answers.
+    /// Makes a job of one future per input, to be submitted to `executor`, and the handle of its results, in the order
+    /// of the inputs. A job that is dropped without being submitted never answers.
     ///
     /// # Safety
-    /// The references that `make` is given are used by the future only: they are good until that is dropped.
+    /// Only the future uses the references that `make` is given. They are valid until the future is dropped.
     #[expect(clippy::type_complexity, reason = "a batch has a result, and so has each of its futures")]
     pub unsafe fn job<M, F>(
         executor: &Executor<M>,
@@ -95,27 +94,27 @@ where
 
 impl<C, I, P, T, E: From<TaskError>> BatchTask<C, I, P, T, E> {
     /// # Safety
-    /// The caller has drawn `i` and not yet said `finish` for it.
+    /// The caller has drawn `i` and has not called `finish` for it yet.
     unsafe fn set(&self, i: usize, result: Result<T, E>) {
         // SAFETY: result `i` is the caller's.
         unsafe { *self.places[i].result.get() = Some(result) };
     }
 
     /// # Safety
-    /// As `set`.
+    /// Like `set`.
     unsafe fn is_set(&self, i: usize) -> bool {
         // SAFETY: result `i` is the caller's.
         unsafe { (*self.places[i].result.get()).is_some() }
     }
 
-    /// `n` of the futures have their results.
+    /// Notes that `n` more futures have their results.
     fn finish(&self, n: usize) {
-        // AcqRel: each Release pairs with the Acquire of the last one.
+        // AcqRel: each Release pairs with the Acquire of the last call.
         let before = self.left.fetch_sub(n, AcqRel);
         debug_assert!(before >= n);
         if before == n && n > 0 {
             let take = |place: &Place<I, T, E>| {
-                // SAFETY: the last one is alone.
+                // SAFETY: the last call is alone with the results.
                 let result = unsafe { (*place.result.get()).take() };
                 result.expect("a finished future has a result")
             };
@@ -127,7 +126,7 @@ impl<C, I, P, T, E: From<TaskError>> BatchTask<C, I, P, T, E> {
     fn answer_rest(&self, why: &TaskError) {
         let first = self.next.swap(self.places.len(), Relaxed).min(self.places.len());
         for i in first..self.places.len() {
-            // SAFETY: drawn with all that follow.
+            // SAFETY: this call has drawn `i` together with all later inputs.
             let input = unsafe { (*self.places[i].input.get()).take() };
             let _ = quietly(|| drop(input));
             // SAFETY: as above.
@@ -152,12 +151,12 @@ where
             self.answer_rest(&TaskError::Cancelled);
             return Started::Last;
         }
-        // Relaxed: the inputs came by an inbox's lock. At most one futile draw per ticket, so it cannot
-        // overflow.
+        // Relaxed: the inputs came through an inbox's lock. Each ticket makes at most one futile draw, so the number
+        // cannot overflow.
         let i = self.next.fetch_add(1, Relaxed);
         let Some(place) = self.places.get(i) else { return Started::Last };
         let more = if i + 1 < self.places.len() { Started::More } else { Started::Last };
-        // SAFETY: input `i` is ours.
+        // SAFETY: this call has drawn input `i`.
         let input = unsafe { (*place.input.get()).take() }.expect("an input is drawn once");
         let (operations, task) = (at.operations(), Arc::as_ptr(&self));
         let part = Part { task: Some(self), i };
@@ -187,7 +186,7 @@ impl<C, I, P, T, E: From<TaskError>> Announce for BatchTask<C, I, P, T, E> {
 
 type Shared<C, I, P, T, E> = Arc<BatchTask<C, I, P, T, E>>;
 
-/// The way back to one result of a batch. Without a task when that result is held.
+/// The way back to one result of a batch. Has no task when the result is held.
 struct Part<C, I, P, T, E: From<TaskError>> {
     task: Option<Shared<C, I, P, T, E>>,
     i: usize,
@@ -208,7 +207,7 @@ where
     E: From<TaskError> + 'static,
 {
     fn set(&self, result: Result<T, E>) {
-        // SAFETY: `i` is ours.
+        // SAFETY: `i` belongs to this part.
         unsafe { self.task().set(self.i, result) };
     }
     fn hold(&mut self, result: Result<T, E>) -> (Arc<dyn Announce>, usize) {
@@ -226,7 +225,7 @@ where
 impl<C, I, P, T, E: From<TaskError>> Drop for Part<C, I, P, T, E> {
     fn drop(&mut self) {
         let Some(task) = &self.task else { return };
-        // SAFETY: `i` is ours.
+        // SAFETY: `i` belongs to this part.
         if !unsafe { task.is_set(self.i) } {
             // SAFETY: as above.
             unsafe { task.set(self.i, Err(TaskError::Cancelled.into())) };

@@ -1,6 +1,6 @@
-//! A result on its way out: set once by a worker, awaited by a future or a thread.
+//! The result of a submitted future: a worker sets it once, and a future or a thread awaits it.
 //!
-//! Invariant: `value` is written before `state` becomes `DONE`, and read by the one handle after.
+//! Invariant: `value` is written before `state` becomes `DONE`. Afterwards only the one handle reads it.
 
 use crate::exec::blocking::{Mutex, SPINS, SPINS_PER_YIELD, Thread, lock, thread};
 use crate::exec::contract::{Fate, Stall};
@@ -14,22 +14,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Why there is no result of the submitted future itself.
+/// The reason why there is no result of the submitted future itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskError {
-    /// It panicked, with this message.
+    /// The future panicked, with this message.
     Panicked(String),
-    /// It was cancelled, or its worker went, before it ended.
+    /// The future was cancelled, or its worker ended, before the future did.
     Cancelled,
-    /// The executor is closed; the future was never started.
+    /// The executor is closed. The future was never started.
     Closed,
-    /// A worker's thread would wait for what it has to run itself. The future is cancelled.
+    /// A worker's thread would wait for a future that it has to run itself. The future is cancelled.
     WouldDeadlock,
     /// Every inbox is full, and a worker's thread must not wait for room. The future was never started.
     Full,
-    /// It has ended, but its output was held back, and will never be released.
+    /// The future has ended, but its output was held back and will never be released.
     Unknown,
-    /// It has ended, but its output was held back for as long as anybody is to wait.
+    /// The future has ended, but its output was held back for longer than a caller waits.
     Stalled(Stall),
 }
 
@@ -65,15 +65,15 @@ pub(crate) struct ResultCell<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-/// What is rarely needed.
+/// Rarely needed state.
 #[derive(Default)]
 struct Links {
     waiter: Option<Waiter>,
-    /// Wakers of parked futures: what a cancellation has to reach. At most one per slot.
+    /// Wakers of parked futures, which a cancellation must reach. At most one per slot.
     parked: Vec<Waker>,
 }
 
-// SAFETY: `value` goes from the one that sets it to the one handle, in the order of `state`.
+// SAFETY: `value` passes from the thread that sets it to the one handle, ordered by `state`.
 unsafe impl<T: Send> Sync for ResultCell<T> {}
 
 impl<T> ResultCell<T> {
@@ -93,7 +93,7 @@ impl<T> ResultCell<T> {
         self.announce();
     }
 
-    /// Sets the value, which nobody has done yet, for the same thread to [`announce`](Self::announce).
+    /// Sets the value, once. The same thread must call [`announce`](Self::announce) afterwards.
     pub(crate) fn put(&self, value: T) {
         self.revise(|empty| *empty = Some(value));
     }
@@ -101,21 +101,22 @@ impl<T> ResultCell<T> {
     /// Changes the value between `put` and `announce`.
     pub(crate) fn revise(&self, change: impl FnOnce(&mut Option<T>)) {
         debug_assert!(!self.is_done(), "set once");
-        // SAFETY: not `DONE`, so nobody reads it; one thread puts, revises and announces, so nobody else writes it.
+        // SAFETY: `state` is not `DONE`, so no thread reads the value. One thread puts, revises and announces, so no
+        // other thread writes it.
         change(unsafe { &mut *self.value.get() });
     }
 
-    /// Shows the value that was put, and wakes the waiter.
+    /// Makes the value that was put visible, and wakes the waiter.
     pub(crate) fn announce(&self) {
         debug_assert!(!self.is_done(), "announced once");
-        // AcqRel: the Release pairs with the Acquire in `take`, for the value; the Acquire with the Release
-        // in `wait`, for the waiter (which the lock orders, too).
+        // AcqRel: the Release pairs with the Acquire in `take`, for the value. The Acquire pairs with the Release in
+        // `wait`, for the waiter, which the lock orders too.
         if self.state.swap(DONE, AcqRel) & WAITED != 0 {
             let waiter = lock(&self.links).waiter.take();
             match waiter {
                 Some(Waiter::Thread(thread)) => thread.unpark(),
                 Some(Waiter::Task(waker)) => waker.wake(),
-                None => {} // it has seen `DONE` by itself
+                None => {} // the waiter has seen `DONE` by itself
             }
         }
     }
@@ -124,17 +125,17 @@ impl<T> ResultCell<T> {
         self.state.load(Acquire) & DONE != 0 // Acquire: pairs with the Release in `set`
     }
 
-    /// The value, if it is set. For the one handle only.
+    /// Returns the value, if it is set. Only the one handle may call this.
     fn take(&self) -> Option<T> {
         if !self.is_done() {
             return None;
         }
-        // SAFETY: `DONE`, and the one handle is asking.
+        // SAFETY: the state is `DONE`, and only the one handle calls this.
         let value = unsafe { &mut *self.value.get() };
         Some(value.take().expect("a result is taken once"))
     }
 
-    /// Registers the waiter; returns the value, if it has come meanwhile.
+    /// Registers the waiter. Returns the value if it has been set meanwhile.
     fn wait(&self, waiter: Waiter) -> Option<T> {
         lock(&self.links).waiter = Some(waiter);
         self.state.fetch_or(WAITED, AcqRel); // Release: pairs with the Acquire in `set`
@@ -142,10 +143,10 @@ impl<T> ResultCell<T> {
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Relaxed) // a hint; `park` orders it by the lock
+        self.cancelled.load(Relaxed) // a hint; the lock orders it for `park`
     }
 
-    /// The result is not wanted any more.
+    /// Notes that the result is not wanted any more.
     fn cancel(&self) {
         let mut links = lock(&self.links);
         self.cancelled.store(true, Relaxed);
@@ -154,7 +155,8 @@ impl<T> ResultCell<T> {
         parked.into_iter().for_each(Waker::wake);
     }
 
-    /// A future that works for this result is going to be parked. Returns false if it is cancelled and must not.
+    /// Prepares to park a future that works for this result. Returns false if the result is cancelled. The future must
+    /// not be parked then.
     pub(crate) fn park(&self, waker: &Waker) -> bool {
         let mut links = lock(&self.links);
         if self.is_cancelled() {
@@ -167,13 +169,13 @@ impl<T> ResultCell<T> {
     }
 }
 
-/// A shared allocation with a result in it.
+/// A shared allocation that contains a result.
 pub(crate) trait Outcome<R>: Send + Sync {
     fn result_cell(&self) -> &ResultCell<R>;
 }
 
-/// The result of a submitted future: a future itself, or [`wait`](Handle::wait). Dropped before that, it
-/// cancels what was submitted, where that has not ended yet: at its next poll, and at once if it is parked.
+/// The result of a submitted future. Await it, or call [`wait`](Handle::wait). A handle that is dropped earlier cancels
+/// what was submitted, if that has not ended yet: at its next poll, or at once if it is parked.
 /// [`detach`](Handle::detach) lets it run.
 #[must_use = "dropping the handle cancels what was submitted"]
 pub struct Handle<T, E> {
@@ -186,8 +188,8 @@ impl<T, E: From<TaskError>> Handle<T, E> {
         Handle { outcome, is_armed: true }
     }
 
-    /// Blocks the calling thread until the result is there. On a worker's thread of the same executor: an
-    /// error, unless it is there already; await the handle instead.
+    /// Blocks the calling thread until the result is there. On a worker's thread of the same executor this returns an
+    /// error unless the result is already there. Await the handle instead.
     pub fn wait(mut self) -> Result<T, E> {
         let result_cell = self.outcome.result_cell();
         let result = match result_cell.take() {
@@ -199,17 +201,17 @@ impl<T, E: From<TaskError>> Handle<T, E> {
         result
     }
 
-    /// The result is there: neither `wait` nor a poll would block.
+    /// Returns true if the result is there, so that neither `wait` nor a poll would block.
     pub fn is_done(&self) -> bool {
         self.outcome.result_cell().is_done()
     }
 
-    /// Asks for cancellation; the result tells whether it came in time.
+    /// Asks for cancellation. The result says whether it came in time.
     pub fn cancel(&self) {
         self.outcome.result_cell().cancel();
     }
 
-    /// Lets what was submitted run on without anyone waiting.
+    /// Lets what was submitted run on, although no caller waits for it.
     pub fn detach(mut self) {
         self.is_armed = false;
     }
@@ -266,7 +268,7 @@ impl<T, E> fmt::Debug for Handle<T, E> {
 }
 
 impl Fate {
-    /// What a handle gets in place of the result, if that is not kept.
+    /// Returns the error that a handle gets instead of a result that is not kept.
     pub(crate) fn error(self) -> Option<TaskError> {
         match self {
             Fate::Durable => None,
@@ -276,7 +278,8 @@ impl Fate {
     }
 }
 
-/// What a handle gets in place of a result of unknown fate. (An error that is held back rests on what may be lost.)
+/// Replaces a result of unknown fate by the error that the handle gets. An error that is held back is replaced too,
+/// because it may rest on changes that are lost.
 pub(crate) fn lose<T, E: From<TaskError>>(result: &mut Option<Result<T, E>>, why: TaskError) {
     if result.is_some() {
         let unknown = result.replace(Err(why.into()));

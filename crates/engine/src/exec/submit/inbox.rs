@@ -1,6 +1,6 @@
-//! The way in for other threads: a bounded inbox per worker. A mutex around a deque, drained by its worker
-//! under one lock, with the length told by an atomic: measured faster than lock-free queues for jobs that
-//! come in groups.
+//! The way in for other threads: a bounded inbox per worker. An inbox is a mutex around a deque. Its worker drains it
+//! under one lock, and an atomic holds its length. This measured faster than lock-free queues for jobs that come in
+//! groups.
 //!
 //! Invariant: `len` equals the number of queued jobs whenever the lock is free.
 
@@ -19,7 +19,7 @@ pub(crate) type Queued<M> = Arc<dyn Job<M>>;
 
 pub(crate) struct Inbox<M: 'static> {
     queue: Mutex<Queue<M>>,
-    /// So that a busy worker and submitters look without locking.
+    /// Lets a busy worker and submitters look without locking.
     len: AtomicUsize,
     room: Condvar,
     /// Futures that wait for room in this inbox or another.
@@ -46,8 +46,8 @@ impl<M: 'static> Inbox<M> {
         }
     }
 
-    /// Takes jobs from the iterator while there is room. Returns true if it took one. Blocks for room for the first if
-    /// `blocks`.
+    /// Takes jobs from the iterator while there is room. Returns true if it took a job. If `blocks`, waits for room for
+    /// the first job.
     fn push(
         &self,
         jobs: &mut impl Iterator<Item = Queued<M>>,
@@ -91,8 +91,8 @@ impl<M: 'static> Inbox<M> {
         }
     }
 
-    /// Puts jobs that have been taken back to the head, in front of the limit: a worker that cannot go on with
-    /// them leaves them to others. Returns false if the inbox is closed, and the jobs are where they were.
+    /// Puts jobs that were taken back to the head, even beyond the limit. A worker that cannot run them leaves them to
+    /// others. Returns false if the inbox is closed; the jobs then stay where they were.
     pub(crate) fn put_back(&self, jobs: &mut VecDeque<Queued<M>>) -> bool {
         let mut queue = lock(&self.queue);
         if queue.is_closed {
@@ -105,7 +105,7 @@ impl<M: 'static> Inbox<M> {
         true
     }
 
-    /// Moves the older half of the jobs, at most `n`, to `into`: for an idle worker of another inbox.
+    /// Moves the older half of the jobs, at most `n`, to `into`. An idle worker of another inbox calls this.
     pub(crate) fn steal(&self, n: usize, into: &mut Vec<Queued<M>>) {
         let half = self.len.load(Relaxed).div_ceil(2);
         self.pop(half.min(n), into);
@@ -116,7 +116,7 @@ impl<M: 'static> Inbox<M> {
         self.len.load(Relaxed) == 0
     }
 
-    /// As `is_empty`, but certain: in order with every push.
+    /// Like `is_empty`, but exact: ordered with every push.
     fn is_surely_empty(&self) -> bool {
         lock(&self.queue).jobs.is_empty()
     }
@@ -130,14 +130,13 @@ impl<M: 'static> Inbox<M> {
         let is_awaited = self.waiting.is_any();
         drop(queue);
         if is_awaited {
-            self.waiting.wake(usize::MAX); // they look for another inbox, or are answered
+            self.waiting.wake(usize::MAX); // the waiting futures try another inbox, or are answered
         }
         jobs
     }
 }
 
-/// The inboxes of a set of workers, from which their threads are [served](Executor::serve). It makes no
-/// threads.
+/// The inboxes of a set of workers. The workers' threads [serve](Executor::serve) them. The executor makes no threads.
 pub struct Executor<M: 'static> {
     pub(crate) inboxes: Box<[Inbox<M>]>,
     turn: AtomicUsize,
@@ -146,8 +145,8 @@ pub struct Executor<M: 'static> {
 }
 
 impl<M: 'static> Executor<M> {
-    /// For `workers` workers with inboxes of `jobs_max` jobs each. Without workers, every job is refused as
-    /// to a closed executor.
+    /// Makes an executor for `workers` workers with inboxes of `jobs_max` jobs each. Without workers, every job is
+    /// refused as if the executor were closed.
     pub fn new(workers: usize, jobs_max: usize) -> Self {
         let waiting = Arc::new(Waiting::new());
         Executor {
@@ -158,24 +157,24 @@ impl<M: 'static> Executor<M> {
         }
     }
 
-    /// Workers that it is for.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.inboxes.len()
     }
 
-    /// Jobs that wait in the inboxes, about.
+    /// Returns about how many jobs wait in the inboxes.
     #[cfg(all(test, not(braid_shuttle)))]
     pub fn queued(&self) -> usize {
         self.inboxes.iter().map(|inbox| inbox.len.load(Relaxed)).sum()
     }
 
-    /// Queues a job. Blocks while every inbox is full; but on a thread of one of its own workers, which must
-    /// not wait for itself, the job is answered `Full` instead. After `close`, it is answered `Closed`.
+    /// Queues a job. Blocks while every inbox is full. A thread of one of the executor's own workers must not wait for
+    /// itself: there, the job is answered `Full` instead. After `close`, it is answered `Closed`.
     pub fn submit(&self, job: Arc<dyn Job<M>>) {
         self.submit_all([job]);
     }
 
-    /// Queues several jobs with as few locks and wake-ups as possible; see [`submit`](Self::submit).
+    /// Queues several jobs with as few locks and wake-ups as possible. See [`submit`](Self::submit).
     pub fn submit_all(&self, jobs: impl IntoIterator<Item = Arc<dyn Job<M>>>) {
         let mut jobs = jobs.into_iter();
         let mut first = jobs.next();
@@ -189,14 +188,14 @@ impl<M: 'static> Executor<M> {
         }
     }
 
-    /// Queues a job unless every inbox is full. Never blocks. Where it is not taken (`Full` or `Closed`), its
-    /// handle has no answer yet: keep a copy to submit again or reject.
+    /// Queues a job unless every inbox is full. Never blocks. If the job is not taken (`Full` or `Closed`), its handle
+    /// has no answer yet: keep a copy to submit again or to reject.
     pub fn try_submit(&self, job: Arc<dyn Job<M>>) -> Result<(), TaskError> {
         self.push_some(&mut std::iter::empty(), &mut Some(job), false, None)
     }
 
-    /// As [`submit`](Self::submit), but with the worker of this number, modulo how many there are, if there is
-    /// room: jobs that conflict had better meet there. (An idle worker may take it all the same.)
+    /// Like [`submit`](Self::submit), but prefers the worker with this number, modulo the number of workers, if there
+    /// is room. Jobs that conflict should meet at one worker. An idle worker may take the job all the same.
     pub fn submit_to(&self, job: Arc<dyn Job<M>>, worker: usize) {
         let (blocks, mut first) = (!ServedBy::of(self).is_here(), Some(job));
         if let Err(why) = self.push_some(&mut std::iter::empty(), &mut first, blocks, Some(worker)) {
@@ -204,22 +203,21 @@ impl<M: 'static> Executor<M> {
         }
     }
 
-    /// Queues tickets of one job of `futures` futures, so that several workers can draw from it. Refused or
-    /// blocking as [`submit`](Self::submit) for the first ticket; the others are left out where there is no
-    /// room.
+    /// Queues tickets of one job of `futures` futures, so that several workers can draw from it. The first ticket is
+    /// refused or blocks as in [`submit`](Self::submit). The other tickets are left out if there is no room.
     pub fn submit_batch(&self, job: Arc<dyn Job<M>>, futures: usize) {
         const FUTURES_PER_TICKET: usize = 16;
         let more = futures.div_ceil(FUTURES_PER_TICKET).clamp(1, self.workers().max(1)) - 1;
         self.submit(job.clone());
         for _ in 0..more {
             if self.try_submit(job.clone()).is_err() {
-                break; // those that are queued suffice
+                break; // the queued tickets suffice
             }
         }
     }
 
-    /// Takes no more jobs and answers those queued with `Closed`. Its workers drop their open futures, which
-    /// are answered `Cancelled`, and end.
+    /// Takes no more jobs, and answers the queued jobs with `Closed`. The workers drop their open futures, which are
+    /// answered `Cancelled`, and end.
     pub fn close(&self) {
         self.is_closed.store(true, Release); // Release: pairs with the Acquire in `is_closed`
         for i in 0..self.inboxes.len() {
@@ -227,7 +225,7 @@ impl<M: 'static> Executor<M> {
         }
     }
 
-    /// `close` was called.
+    /// Returns true after `close`.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Acquire) // Acquire: pairs with the Release in `close`
     }
@@ -238,13 +236,14 @@ impl<M: 'static> Executor<M> {
         left.iter().for_each(|job| job.reject(TaskError::Closed));
     }
 
-    /// Nothing to do for a worker that has announced that it sleeps, with room for jobs.
+    /// Returns true if a worker has nothing to do that has announced that it sleeps, with room for jobs.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_closed() && self.inboxes.iter().all(Inbox::is_surely_empty)
     }
 
-    /// As `is_idle`, of one without room: what is queued is for others, one of which is woken if all sleep that
-    /// could take it. (Whoever queued it may have found this worker awake, and have woken nobody.)
+    /// Like `is_idle`, for a worker without room. Queued jobs are for other workers. If all workers that could take
+    /// them sleep, one is woken, because the thread that queued the job may have found this worker awake and woken
+    /// none.
     pub(crate) fn is_for_others(&self) -> bool {
         if let Some(i) = self.inboxes.iter().position(|inbox| !inbox.is_surely_empty()) {
             self.wake_one(i);
@@ -252,15 +251,15 @@ impl<M: 'static> Executor<M> {
         !self.is_closed()
     }
 
-    /// The number of an inbox with jobs whose worker sleeps and could not take them, if there is one: not that of
-    /// `index`, which asks.
+    /// Returns the number of an inbox whose worker sleeps and cannot take its jobs, if there is such an inbox. Worker
+    /// `index` asks, and its own inbox is left out.
     pub(crate) fn stranded(&self, index: usize) -> Option<usize> {
         let n = self.inboxes.len();
         let others = (1..n).map(|k| (index + k) % n);
         others.into_iter().find(|&i| !self.inboxes[i].is_empty() && self.inboxes[i].notifier.is_full())
     }
 
-    /// Queues one job or more in one inbox.
+    /// Queues one or more jobs in one inbox.
     fn push_some(
         &self,
         jobs: &mut impl Iterator<Item = Queued<M>>,
@@ -272,10 +271,10 @@ impl<M: 'static> Executor<M> {
         if n == 0 || self.is_closed() {
             return Err(TaskError::Closed);
         }
-        // The shorter of two, in turn; then any that has room.
+        // Tries the shorter of two inboxes, in turn, and then any that has room.
         let turn = self.turn.fetch_add(1, Relaxed);
         let (a, b) = (turn % n, (turn + 1) % n);
-        // (Where the worker sleeps without room, a job would have to be fetched by another.)
+        // If the worker sleeps without room, another worker would have to fetch the job.
         let length = |i: usize| match &self.inboxes[i] {
             inbox if inbox.notifier.is_full() => usize::MAX,
             inbox => inbox.len.load(Relaxed),
@@ -289,7 +288,7 @@ impl<M: 'static> Executor<M> {
             }
         }
         if blocks {
-            // The inbox of a worker that has gone is closed: then wait at another.
+            // The inbox of a worker that has ended is closed. Then this waits at another inbox.
             for k in 0..n {
                 let i = (start + k) % n;
                 if self.inboxes[i].push(jobs, first, true) {
@@ -302,7 +301,8 @@ impl<M: 'static> Executor<M> {
         Err(if self.is_closed() { TaskError::Closed } else { TaskError::Full })
     }
 
-    /// A job is in inbox `i`: wakes its worker if it sleeps and has room, else one that does, to take it from there.
+    /// Call when a job is in inbox `i`. Wakes the inbox's worker if it sleeps and has room. Otherwise wakes another
+    /// such worker, which takes the job from there.
     fn wake_one(&self, i: usize) {
         let n = self.inboxes.len();
         let asleep =

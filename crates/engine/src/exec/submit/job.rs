@@ -1,22 +1,21 @@
-//! What is submitted, as an inbox and a worker see it.
+//! A submitted job, as an inbox and a worker see it.
 
 use crate::exec::submit::handle::TaskError;
 use crate::exec::vacancy::Vacancy;
 use std::sync::Arc;
 
-/// What an inbox holds: one or more futures to be made on a worker.
+/// The contents of an inbox: one or more futures to be made on a worker.
 pub trait Job<M: 'static>: Send + Sync {
-    /// Fills the vacancy with the next future; may leave it vacant if there is none (any more). Lets no panic
-    /// out.
+    /// Fills the vacancy with the next future. May leave it vacant if there is no future (any more). Lets no panic out.
     fn start(self: Arc<Self>, at: Vacancy<'_, M>) -> Started;
-    /// It will not be started, or not again: what was not started is answered with `why`.
+    /// The job will not be started, or not again. The futures that were not started are answered with `why`.
     fn reject(&self, why: TaskError);
 }
 
 /// What is left of a job after a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
-    /// Nothing: it need not be kept.
+    /// Nothing. The job need not be kept.
     Last,
     /// Perhaps more futures.
     More,

@@ -1,4 +1,4 @@
-//! A worker thread's life: fill the batch from the inbox, go round, clean up, sleep.
+//! The main loop of a worker thread: fill the batch from the inbox, do a round, clean up, sleep.
 
 use crate::exec::contract::{Host, Operations};
 use crate::exec::core::WorkerOptions;
@@ -11,21 +11,21 @@ use crate::exec::worker::Worker;
 use crate::suspend::Suspend;
 use std::collections::VecDeque;
 
-/// Looks for work before an idle worker tends and sleeps.
+/// How many times an idle worker looks for work before it cleans up and sleeps.
 const LOOKS_BEFORE_SLEEP: u32 = if cfg!(braid_shuttle) { 1 } else { 1000 };
-/// Times that a worker fills its places from its own inbox before it looks for jobs which a worker without room has
-/// left: often enough that they wait for microseconds, rarely enough that the look costs nothing.
+/// How many times a worker fills its places from its own inbox before it looks for jobs that a worker without room has
+/// left. The number is small enough that such jobs wait for microseconds, and large enough that the look costs nothing.
 const FILLS_PER_LOOK: u32 = if cfg!(braid_shuttle) { 2 } else { 64 };
-/// Jobs of several futures that a worker draws from in turn; while it has so many, it takes no more jobs.
+/// How many jobs of several futures a worker draws from in turn. While it has this many, it takes no more jobs.
 const TICKETS_MAX: usize = 64;
 
 impl<M: Operations + 'static> Executor<M> {
-    /// The life of worker number `index`, on the calling thread, until the executor is closed. Futures still
-    /// open then are dropped, and answered `Cancelled`; what is held is answered when it is released, which the
-    /// thread waits for. If the worker fails (a panic of `host`, of its operations), that is passed on, after its jobs
-    /// are answered so that nobody waits for them.
+    /// Runs worker number `index` on the calling thread until the executor is closed. Futures that are still open then
+    /// are dropped, and answered `Cancelled`. The thread waits until held outputs are released, and answers them. If
+    /// the worker fails because of a panic of `host` or of its operations, its jobs are answered, so that no thread
+    /// waits for them, and the panic is passed on.
     ///
-    /// The executor must not move meanwhile, which a borrow sees to.
+    /// The executor must not move meanwhile; the borrow ensures this.
     pub fn serve<H, S>(&self, index: usize, host: H, policy: S, options: WorkerOptions)
     where
         H: Host<Operations = M>,
@@ -51,13 +51,13 @@ struct Server<'e, H: Host, S: Suspend> {
     worker: Worker<H, S>, // dropped after `drop` below, which answers what was not started
     executor: &'e Executor<H::Operations>,
     index: usize,
-    /// Jobs that have more futures, each drawn from in turn.
+    /// Jobs that have more futures. The worker draws from each in turn.
     tickets: VecDeque<Queued<H::Operations>>,
-    /// Jobs just taken; empty between rounds.
+    /// Jobs just taken. Empty between rounds.
     taken: Vec<Queued<H::Operations>>,
-    /// With one place and both jobs and tickets, they take turns.
+    /// If there is one place, jobs and tickets take turns.
     is_jobs_turn: bool,
-    /// Since the last look for what others have left.
+    /// How many fills there were since the last look for what others have left.
     fills: u32,
     served_before: ServedBy,
 }
@@ -75,7 +75,8 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
             if self.steal() {
                 looks = 0;
             } else if looks < LOOKS_BEFORE_SLEEP && self.worker.held() == 0 {
-                // (What is held takes longer than all these looks, and what releases it may want this processor.)
+                // Held outputs take longer than all these looks, and the thread that releases them may need this
+                // processor.
                 looks += 1;
                 std::hint::spin_loop();
             } else if !self.worker.maintain() {
@@ -83,7 +84,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
                 looks = 0;
             }
         }
-        self.worker.maintain(); // its last counts
+        self.worker.maintain(); // records the last counts
     }
 
     fn sleep(&mut self) {
@@ -92,13 +93,13 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         if !has_room && !self.tickets.is_empty() && !inbox.put_back(&mut self.tickets) {
             return; // closed
         }
-        // With no room (too many are parked, or held) jobs are no reason to stay awake; only wakers are.
+        // A worker without room (too many futures are parked, or held) stays awake only for wakers, not for jobs.
         let is_idle = || if has_room { executor.is_idle() } else { executor.is_for_others() };
         let at_most = self.worker.sleep_max();
         inbox.notifier.sleep(has_room, at_most, || is_idle() && self.worker.awaits_release());
     }
 
-    /// Fills the free places: from the inbox and from the tickets by halves.
+    /// Fills the free places: half from the inbox and half from the tickets.
     fn fill(&mut self) {
         self.fills += 1;
         if self.fills >= FILLS_PER_LOOK {
@@ -126,7 +127,8 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         }
     }
 
-    /// A worker that is never idle takes jobs as well from those that cannot: they would wait for its last one.
+    /// Takes jobs from a worker that has no room for them. A worker that is never idle does this too. Otherwise those
+    /// jobs would have to wait until it runs out of jobs.
     fn relieve(&mut self) {
         let room = self.worker.room().min(TICKETS_MAX.saturating_sub(self.tickets.len()));
         if room > 0
@@ -137,7 +139,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         }
     }
 
-    /// An idle worker takes jobs from the others' inboxes. Returns true if it has got some.
+    /// Takes jobs from other workers' inboxes for an idle worker. Returns true if it got any.
     fn steal(&mut self) -> bool {
         let (n, room) = (self.executor.workers(), self.worker.room().min(TICKETS_MAX));
         if room == 0 || !self.tickets.is_empty() {
@@ -155,7 +157,7 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
 
     fn start_taken(&mut self) {
         let mut taken = std::mem::take(&mut self.taken);
-        // With nobody to overlap with, sequential execution has the least latency.
+        // A single job has nothing to overlap with. Sequential execution has the least latency then.
         let is_alone = taken.len() == 1 && self.worker.open() == 0 && self.tickets.is_empty();
         if is_alone {
             self.worker.set_alone(true);
@@ -164,24 +166,24 @@ impl<H: Host, S: Suspend> Server<'_, H, S> {
         if is_alone {
             self.worker.set_alone(false);
         }
-        self.taken = taken; // keeps its memory
+        self.taken = taken; // keeps the memory
     }
 
-    /// Starts a future of the job; there is room.
+    /// Starts a future of the job. There must be room.
     fn start(&mut self, job: Queued<H::Operations>) {
         let (again, mut started) = (job.clone(), None);
         self.worker.place(|vacancy| started = Some(job.start(vacancy)));
         if started != Some(Started::Last) {
-            self.tickets.push_back(again); // it has more, or there was no room after all
+            self.tickets.push_back(again); // the job has more futures, or there was no room after all
         } else {
-            let _ = quietly(|| drop(again)); // perhaps the last one: then a user's value goes
+            let _ = quietly(|| drop(again)); // perhaps the last copy: then a user's value is dropped
         }
     }
 }
 
 impl<H: Host, S: Suspend> Drop for Server<'_, H, S> {
     fn drop(&mut self) {
-        // A worker that failed takes no more jobs; the others have their own inboxes.
+        // A worker that failed takes no more jobs. The other workers have their own inboxes.
         self.executor.close_inbox(self.index);
         let left = self.taken.drain(..).chain(self.tickets.drain(..));
         left.for_each(|job| job.reject(TaskError::Closed));

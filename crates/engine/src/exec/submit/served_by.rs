@@ -1,15 +1,15 @@
-//! Which executor a thread serves: a worker's thread must not wait for what it has to run itself.
+//! Which executor a thread serves. A worker's thread must not wait for a future that it has to run itself.
 
 use crate::exec::blocking::thread_local;
 use std::cell::Cell;
 
 thread_local! {
-    /// The executor that the thread serves. Waiting for a worker must be told on that worker's own thread,
-    /// however deep in user code; nothing but the thread itself could pass it there.
+    /// The executor that the thread serves. A call that waits for a worker must fail on that worker's own thread,
+    /// however deep it is in user code. Only the thread itself can carry this to the call.
     static SERVED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Tells whether a thread serves a given executor. Compares addresses only: an executor that is served is
+/// Says whether a thread serves a given executor. This compares addresses only, because an executor that is served is
 /// alive.
 #[derive(Clone, Copy)]
 pub(crate) struct ServedBy(usize);
@@ -19,12 +19,12 @@ impl ServedBy {
         ServedBy(std::ptr::from_ref(executor).addr())
     }
 
-    /// Has the calling thread serve it from now on. Returns what it has served before.
+    /// Makes the calling thread serve the executor from now on. Returns what the thread served before.
     pub(crate) fn enter(self) -> ServedBy {
         ServedBy(SERVED.with(|served| served.replace(self.0)))
     }
 
-    /// The calling thread is one of its workers'.
+    /// Returns true if the calling thread is one of the executor's workers.
     pub(crate) fn is_here(self) -> bool {
         SERVED.with(Cell::get) == self.0
     }

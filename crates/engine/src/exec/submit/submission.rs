@@ -1,7 +1,7 @@
 //! A job that waits until an inbox has room for it.
 //!
-//! Invariant: of those that were woken for room, each takes it, waits anew, or passes the wake-up on. One that waits no more is not
-//! among those that are woken.
+//! Invariant: a submission that was woken for room takes the room, waits again, or passes the wake-up on. A submission
+//! that has stopped waiting is not woken any more.
 
 use crate::exec::submit::handle::TaskError;
 use crate::exec::submit::inbox::{Executor, Queued};
@@ -9,19 +9,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Queues a job as soon as an inbox has room: a future that waits for it, and blocks no thread. After `close`, the job is answered
+/// A future that queues a job as soon as an inbox has room, and blocks no thread. After `close`, the job is answered
 /// `Closed`.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Submission<'e, M: 'static> {
     executor: &'e Executor<M>,
-    /// None: it is queued, or rejected.
+    /// `None` if the job is queued or rejected.
     job: Option<Queued<M>>,
-    /// Among those that wait.
+    /// The submission's number among the waiting futures.
     number: Option<u64>,
 }
 
 impl<'e, M: 'static> Submission<'e, M> {
-    /// Nothing is done before it is polled.
+    /// Makes a submission. Nothing happens before it is polled.
     pub fn new(executor: &'e Executor<M>, job: Queued<M>) -> Submission<'e, M> {
         Submission { executor, job: Some(job), number: None }
     }
@@ -33,12 +33,12 @@ impl<M: 'static> Future for Submission<'_, M> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let Some(job) = &this.job else { return Poll::Ready(()) };
-        // If it has been woken, it takes the room below, or waits anew where another has taken that.
+        // A submission that has been woken takes the room below, or waits again if another submission has taken it.
         this.number = this.number.filter(|&number| this.executor.waiting.has(number));
         let mut submitted = this.executor.try_submit(job.clone());
         if let Err(TaskError::Full) = submitted {
             this.executor.waiting.wait(&mut this.number, context.waker());
-            // Once more: room that was made before has woken nobody.
+            // Tries once more, because room that was made before has woken no one.
             submitted = this.executor.try_submit(job.clone());
         }
         match submitted {
@@ -53,7 +53,8 @@ impl<M: 'static> Future for Submission<'_, M> {
 }
 
 impl<M: 'static> Submission<'_, M> {
-    /// Waits no more. A wake-up that came meanwhile may be for room that it does not take: it is passed on.
+    /// Stops waiting. A wake-up that came meanwhile may be for room that this submission does not take, so it is passed
+    /// on.
     fn leave(&mut self) {
         if let Some(number) = self.number.take()
             && !self.executor.waiting.forget(number)

@@ -1,5 +1,5 @@
-//! A submitted future: what makes it, on the way in, and its result, on the way out, share one allocation,
-//! seen by the worker as a [`Job`] and by the submitter as an outcome.
+//! A submitted future. What makes it, on the way in, and its result, on the way out, share one allocation. The worker
+//! sees the allocation as a [`Job`], and the submitter sees it as an outcome.
 
 use crate::exec::contract::{Fate, Operations};
 use crate::exec::panics::{message, quietly};
@@ -32,34 +32,34 @@ where
     vacancy.fill(Submitted { future, has_future: true, operations, outputs, sink });
 }
 
-/// Where the result of a submitted future goes. Dropped without `set`, it answers that the future was
+/// The destination of a submitted future's result. If it is dropped without `set`, it answers that the future was
 /// cancelled.
 pub(crate) trait Sink<R> {
     fn set(&self, result: R);
-    /// As `set`, but the waiter is not told before the task announces this part of its result.
+    /// Like `set`, but the waiter is not told before the task announces this part of its result.
     fn hold(&mut self, result: R) -> (Arc<dyn Announce>, usize);
     fn is_cancelled(&self) -> bool;
     /// See `ResultCell::park`.
     fn park(&self, context: &Context<'_>) -> bool;
 }
 
-/// A submitted future: polled and dropped under `catch_unwind`, and not polled again once it is cancelled.
-/// (Written by hand, for an `async fn` keeps a future that it is given twice.)
+/// A submitted future. It is polled and dropped under `catch_unwind`, and not polled again once it is cancelled. It is
+/// written by hand because an `async fn` keeps a future that it is given twice.
 pub(crate) struct Submitted<M: 'static, F, K> {
     future: ManuallyDrop<F>,
     has_future: bool,
     operations: &'static M,
     outputs: Rc<OutputQueue>,
-    sink: ManuallyDrop<K>, // goes last: `future` may borrow from what it keeps alive
+    sink: ManuallyDrop<K>, // dropped last: `future` may borrow from what it keeps alive
 }
 
 impl<M, F, K> Submitted<M, F, K> {
-    /// Drops the future before its answer goes out. The message of a panic, if there is one.
+    /// Drops the future before its answer goes out. Returns the message of a panic, if there is one.
     fn drop_future(&mut self) -> Result<(), String> {
         if !std::mem::take(&mut self.has_future) {
             return Ok(());
         }
-        // SAFETY: it was there, and is dropped once.
+        // SAFETY: the future was there, and is dropped once.
         quietly(|| unsafe { ManuallyDrop::drop(&mut self.future) })
     }
 }
@@ -74,10 +74,10 @@ where
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: `future` is pinned with us, nothing else ever is.
+        // SAFETY: `future` is pinned with this value, and nothing else ever is.
         let me = unsafe { self.get_unchecked_mut() };
         if me.sink.is_cancelled() && !me.operations.must_finish() {
-            return Poll::Ready(()); // dropping us undoes and answers
+            return Poll::Ready(()); // the drop undoes the future and answers
         }
         // SAFETY: `future` stays where it is until it is dropped there.
         let future = unsafe { Pin::new_unchecked(&mut *me.future) };
@@ -89,7 +89,7 @@ where
             Ok(Poll::Ready(result)) => (result, me.operations.held_until()),
             Err(payload) => (Err(TaskError::Panicked(message(payload)).into()), 0),
         };
-        // It has ended: a panic of its drop changes nothing about that.
+        // The future has ended. A panic when it is dropped does not change that.
         let _ = me.drop_future();
         if me.outputs.must_hold(until) {
             let (task, part) = me.sink.hold(result);
@@ -103,21 +103,21 @@ where
 
 impl<M, F, K> Drop for Submitted<M, F, K> {
     fn drop(&mut self) {
-        // A result nobody wants may be dropped here, and panic. Nobody is there to be told.
+        // A result that no caller wants may be dropped here, and panic. There is no caller to tell.
         let _ = self.drop_future();
         // SAFETY: dropped once, here.
         let _ = quietly(|| unsafe { ManuallyDrop::drop(&mut self.sink) });
     }
 }
 
-/// One future, made by `P` on a worker.
+/// One future, which `P` makes on a worker.
 pub struct Task<P, T, E> {
     make: UnsafeCell<Option<P>>,
     is_taken: AtomicBool,
     result_cell: ResultCell<Result<T, E>>,
 }
 
-// SAFETY: `make` is touched by the one that sets `is_taken`; it is sent there.
+// SAFETY: only the thread that sets `is_taken` touches `make`, which is sent there.
 unsafe impl<P: Send, T: Send, E: Send> Sync for Task<P, T, E> {}
 
 impl<P, T, E> Outcome<Result<T, E>> for Task<P, T, E>
@@ -137,12 +137,11 @@ where
     T: Send + 'static,
     E: From<TaskError> + Send + 'static,
 {
-    /// A job of one future, to be submitted to `executor`, and the handle of its result. Dropped unsubmitted,
-    /// it never answers.
+    /// Makes a job of one future, to be submitted to `executor`, and the handle of its result. A job that is dropped
+    /// without being submitted never answers.
     ///
     /// # Safety
-    /// The reference that `make` is given is used by the future only: it is good until that
-    /// is dropped.
+    /// Only the future uses the reference that `make` is given. It is valid until the future is dropped.
     pub unsafe fn job<M, F>(executor: &Executor<M>, make: P) -> (Arc<dyn Job<M>>, Handle<T, E>)
     where
         M: Operations + 'static,
@@ -160,11 +159,11 @@ where
 
 impl<P, T, E> Task<P, T, E> {
     fn take(&self) -> Option<P> {
-        // Relaxed: the one that takes got the job by an inbox's lock.
+        // Relaxed: the thread that takes it got the job through an inbox's lock.
         if self.is_taken.swap(true, Relaxed) {
             return None;
         }
-        // SAFETY: the first to come is the only one.
+        // SAFETY: only the first call gets here.
         unsafe { (*self.make.get()).take() }
     }
 }

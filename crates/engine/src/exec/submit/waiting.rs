@@ -1,6 +1,6 @@
 //! The futures that wait until an inbox has room.
 //!
-//! Invariant: a waker is here for each future that waits, until it is woken or dropped; so there are no more than those.
+//! Invariant: each waiting future has a waker here until it is woken or dropped. There are no other wakers.
 
 use crate::exec::blocking::{Mutex, lock};
 use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,11 +9,12 @@ use std::task::Waker;
 
 /// The futures that wait for room in the inboxes of an executor, in the order in which they have come.
 ///
-/// Wakers are cloned, called and dropped outside of its lock: they are the caller's code, which may drop futures.
+/// Wakers are cloned, called and dropped outside of the lock, because they are the caller's code, which may drop
+/// futures.
 pub(crate) struct Waiting {
     wakers: Mutex<Wakers>,
-    /// How many there are, for those that make room, and look under the lock of an inbox: a future that had come before has looked into
-    /// that inbox since.
+    /// How many futures wait. Threads that make room read this under the lock of an inbox. A future that had registered
+    /// before has looked into that inbox since.
     count: AtomicUsize,
 }
 
@@ -28,13 +29,13 @@ impl Waiting {
         Waiting { wakers: Mutex::new(Wakers::default()), count: AtomicUsize::new(0) }
     }
 
-    /// There may be some.
+    /// Returns true if futures may be waiting.
     #[inline]
     pub(crate) fn is_any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
 
-    /// Wakes as many of them as there are new places.
+    /// Wakes as many futures as there are new places.
     pub(crate) fn wake(&self, places: usize) {
         let woken: Vec<Waker> = {
             let mut wakers = lock(&self.wakers);
@@ -46,7 +47,7 @@ impl Waiting {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Has a future woken, which may have a number already.
+    /// Registers a future, which may have a number already, to be woken.
     pub(crate) fn wait(&self, number: &mut Option<u64>, waker: &Waker) {
         let waker = waker.clone();
         let mut wakers = lock(&self.wakers);
@@ -60,12 +61,12 @@ impl Waiting {
         *number = Some(at);
     }
 
-    /// The future of this number waits, and has not been woken.
+    /// Returns true if the future with this number waits and has not been woken.
     pub(crate) fn has(&self, number: u64) -> bool {
         lock(&self.wakers).by_number.contains_key(&number)
     }
 
-    /// A future does not wait any more. Returns false if it has been woken.
+    /// Removes a future that does not wait any more. Returns false if it has been woken.
     pub(crate) fn forget(&self, number: u64) -> bool {
         let mut wakers = lock(&self.wakers);
         let waker = wakers.by_number.remove(&number);

@@ -1,10 +1,10 @@
-//! The search on response curves that are known: no worker, no clock.
+//! The search on known response curves, without a worker or a clock.
 
 use crate::exec::tune::level::{Execution, Known, Level};
 use crate::exec::tune::search::{Sample, Search};
 use crate::suspend::Seeded;
 
-/// Windows as the worker takes them, with the time that a change of level costs before each.
+/// Windows as the worker takes them, including the time that a change of level costs before each.
 const TRIAL_NS: u64 = 1_200_000;
 const HOLD_NS: u64 = 16_000_000;
 
@@ -13,11 +13,11 @@ struct Course {
     search: Search,
     now_ns: u64,
     random: Seeded,
-    /// Failed attempts per transaction, for each that is open beside others.
+    /// Failed attempts per transaction, for each other open transaction.
     wasted: f64,
-    /// How long a window of a trial takes.
+    /// The length of a window of a trial.
     trial_ns: u64,
-    /// Work done, and what the best level would have done.
+    /// The work done, and the work that the best level would have done.
     done: f64,
     best: f64,
 }
@@ -39,7 +39,7 @@ impl Course {
         Course { search, now_ns: 0, random, wasted: 0.0, trial_ns: TRIAL_NS, done: 0.0, best: 0.0 }
     }
 
-    /// Goes on for so long; each window's rate is off by up to `noise` either way.
+    /// Continues for `seconds`. Each window's rate is off by up to `noise` either way.
     fn run(&mut self, curve: Curve, seconds: f64, noise: f64) {
         let until_ns = self.now_ns + (seconds * 1e9) as u64;
         while self.now_ns < until_ns {
@@ -56,7 +56,7 @@ impl Course {
         }
     }
 
-    /// The share of the best level's work that is lost over the next seconds.
+    /// Returns the share of the best level's work that is lost over the next seconds.
     fn loss(&mut self, curve: Curve, seconds: f64, noise: f64) -> f64 {
         (self.done, self.best) = (0.0, 0.0);
         self.run(curve, seconds, noise);
@@ -64,7 +64,7 @@ impl Course {
     }
 }
 
-/// As updates of hot records: most transactions that are open beside others fail.
+/// Like updates of hot records: most transactions that are open beside others fail.
 fn peak_at_one(level: Level, _: u64) -> f64 {
     match level.style {
         Execution::Sequential => 1.0,
@@ -73,7 +73,7 @@ fn peak_at_one(level: Level, _: u64) -> f64 {
     }
 }
 
-/// As point reads of a table past the caches.
+/// Like point reads of a table larger than the caches.
 fn peak_at_48(level: Level, _: u64) -> f64 {
     match (level.style, level.batch) {
         (Execution::Sequential, _) => 1.0,
@@ -87,7 +87,8 @@ fn peak_at_48(level: Level, _: u64) -> f64 {
     }
 }
 
-/// As a table that fits a cache just not: interleaving pays, but neither few at once nor prefetching alone.
+/// Like a table that is slightly larger than a cache: interleaving pays, but neither a small batch nor prefetching
+/// alone does.
 fn behind_a_valley(level: Level, _: u64) -> f64 {
     match (level.style, level.batch) {
         (Execution::Sequential, _) => 1.0,
@@ -103,7 +104,7 @@ fn flat(_: Level, _: u64) -> f64 {
     1.0
 }
 
-/// Changes every five seconds.
+/// The curve changes every five seconds.
 fn moving(level: Level, now_ns: u64) -> f64 {
     if (now_ns / 5_000_000_000).is_multiple_of(2) {
         peak_at_48(level, 0)
@@ -115,7 +116,7 @@ fn moving(level: Level, now_ns: u64) -> f64 {
 #[test]
 fn the_best_level_is_found_and_kept() {
     // Proves: within a second the search is at a level within 6 % of the best, from either side of the curve, with
-    // noise of 10 %; and from then on it loses less than 2 %, most of it to trials.
+    // noise of 10 %. From then on it loses less than 1.5 %, or 4 % with noise of 10 %, most of it to trials.
     for curve in [peak_at_one as Curve, peak_at_48, behind_a_valley, flat] {
         for seed in 0..40 {
             for noise in [0.0, 0.02, 0.1] {
@@ -138,7 +139,7 @@ fn the_best_level_is_found_and_kept() {
 
 #[test]
 fn trials_cost_less_than_a_percent_in_the_long_run() {
-    // Proves: with the best level found, what trials of the others lose is below 1 %, even where they are ten times
+    // Proves: when the best level is found, trials of the other levels lose less than 1 %, even if these are ten times
     // slower.
     fn steep(level: Level, _: u64) -> f64 {
         if level.style == Execution::Sequential { 1.0 } else { 0.1 }
@@ -156,8 +157,8 @@ fn trials_cost_less_than_a_percent_in_the_long_run() {
 
 #[test]
 fn contention_shrinks_the_batch() {
-    // Proves: where fewer at once are about as fast and many are undone, the search goes to fewer, under noise too; and
-    // that it does not where nothing is undone.
+    // Proves: if a smaller batch is about as fast and many attempts are undone, the search goes to a smaller batch,
+    // also under noise. If nothing is undone, it does not.
     fn alike(level: Level, _: u64) -> f64 {
         if level.is_sequential() { 1.0 } else { 1.5 - 0.0005 * level.batch as f64 }
     }
@@ -176,8 +177,8 @@ fn contention_shrinks_the_batch() {
 
 #[test]
 fn contention_is_left_in_a_fifth_of_a_second() {
-    // Proves: where most of what is open at once fails, as on the warehouses of a small TPC-C, whose windows are the longest
-    // there are, the search is at a sequential level within 0.2 s, and stays there.
+    // Proves: if most of what is open at once fails, as on the warehouses of a small TPC-C, the search is at a
+    // sequential level within 0.2 s and stays there, although all windows have the longest length.
     fn few_warehouses(level: Level, _: u64) -> f64 {
         if level.is_sequential() { 1.0 } else { 0.85 / (1.0 + 0.025 * level.batch as f64) }
     }
@@ -193,8 +194,8 @@ fn contention_is_left_in_a_fifth_of_a_second() {
 
 #[test]
 fn interleaving_is_found_within_three_tenths_of_a_second() {
-    // Proves: where what ran in caches, or under contention, comes to wait for memory, the search is at a level of at least 8 within
-    // 0.3 s, and of at least 16 within 0.4 s, although all windows are the longest there are.
+    // Proves: when work that ran in caches, or under contention, starts to wait for memory, the search is at a level of
+    // at least 8 within 0.3 s, and of at least 16 within 0.4 s, although all windows have the longest length.
     for seed in 0..40 {
         let mut course = Course::new(seed);
         course.run(peak_at_one, 5.0, 0.1);
@@ -209,8 +210,8 @@ fn interleaving_is_found_within_three_tenths_of_a_second() {
 
 #[test]
 fn a_change_of_the_work_is_followed_at_once() {
-    // Proves: when the best level becomes the worst, the search is at the new one within a quarter of a second, for
-    // all that it had come to rest.
+    // Proves: when the best level becomes the worst, the search is at the new best level within 0.35 s, although it had
+    // come to rest.
     let mut losses = 0.0;
     for seed in 0..40 {
         let mut course = Course::new(seed);
@@ -219,7 +220,7 @@ fn a_change_of_the_work_is_followed_at_once() {
         course.run(moving, 0.35, 0.05);
         assert!(course.search.incumbent().is_sequential(), "seed {seed}: {:?}", course.search.incumbent());
         let loss = course.loss(moving, 30.0, 0.05);
-        // (A change in the middle of a trial can mislead it, until the next series.)
+        // A change in the middle of a trial can mislead the search until the next series.
         assert!(loss < 0.2, "seed {seed}: {loss}");
         losses += loss;
     }
@@ -243,7 +244,7 @@ fn a_trial_that_cannot_be_measured_is_given_up() {
 
 #[test]
 fn few_levels_are_enough() {
-    // Proves: a batch that may be small, or one alone, leaves a search that works; and one known before is begun with.
+    // Proves: the search works with a batch limited to a few, or to one. It starts from a known level.
     for batch_max in [1, 2, 3, 4, 5, 64, 4096] {
         let mut search = Search::new(batch_max, None);
         for i in 1..2000 {
@@ -259,8 +260,8 @@ fn few_levels_are_enough() {
 
 #[test]
 fn what_is_known_for_sure_is_not_asked_again_first_of_all() {
-    // Proves: a worker that begins where another one has ended looks at other levels soon, but the later the more often that one has
-    // done so without finding a better one; and the search hands on what it begins with.
+    // Proves: a worker that starts where another worker ended looks at other levels soon, but the later the more often
+    // that worker has done so without finding a better level. The search hands on what it starts with.
     let level = Level::interleaved(16);
     let looks_after_ms = |in_vain| {
         let known = Known { level, in_vain };
@@ -275,7 +276,7 @@ fn what_is_known_for_sure_is_not_asked_again_first_of_all() {
     assert_eq!([0, 1, 2, 3].map(looks_after_ms), [64, 128, 256, 512]);
 }
 
-/// As a mix of scans and reads: interleaving pays, and it matters little how many are open.
+/// Like a mix of scans and reads: interleaving pays, and the number of open transactions matters little.
 fn plateau(level: Level, _: u64) -> f64 {
     match (level.style, level.batch) {
         (Execution::Sequential, _) => 1.0,
@@ -290,8 +291,8 @@ fn plateau(level: Level, _: u64) -> f64 {
 
 #[test]
 fn noise_is_not_followed() {
-    // Proves: where windows are off by up to 30 %, as on a machine that is shared, the search neither takes levels over for
-    // what noise says of them nor begins anew all the time: what it loses in three seconds stays small on average.
+    // Proves: if windows are off by up to 30 %, as on a shared machine, the search does not take over levels because of
+    // noise, and does not start again all the time. On average it loses little in three seconds.
     for (curve, loss_max) in
         [(peak_at_one as Curve, 0.03), (peak_at_48, 0.045), (behind_a_valley, 0.02), (plateau, 0.025)]
     {

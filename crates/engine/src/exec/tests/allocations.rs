@@ -18,15 +18,15 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's allocator, counted.
+// SAFETY: this is the system's allocator, with a counter.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|n| n.set(n.get() + 1));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract.
         unsafe { System.dealloc(p, layout) }
     }
 }
@@ -55,7 +55,7 @@ fn streaming_does_not_allocate() {
         (0..20).for_each(|_| round()); // until every queue has the size it needs
         let before = COUNT.get();
         round();
-        // At most one, the toy host's own: it allocates when it is called to tend.
+        // At most one allocation, the toy host's own: the host allocates when it is called to clean up.
         assert!(COUNT.get() - before <= 1, "with {BYTES} bytes");
     }
     check::<8>();
@@ -70,7 +70,7 @@ fn holding(log: &std::sync::Arc<ToyLog>) -> Worker<ToyHost, OnMiss> {
 
 #[test]
 fn holding_streamed_outputs_does_not_allocate() {
-    // Proves: once the queue has grown, a stream that always holds a hundred outputs allocates nothing.
+    // Proves: when the queue has grown, a stream that always holds a hundred outputs allocates nothing.
     let (log, mut begun, mut counts) = (ToyLog::new(), 0_u64, Vec::with_capacity(2000));
     let next = |toy| {
         begun += 1;
@@ -88,7 +88,7 @@ fn holding_streamed_outputs_does_not_allocate() {
 
 #[test]
 fn holding_submitted_results_does_not_allocate() {
-    // Proves: once the queue has grown, a worker allocates nothing for results that it holds and then announces.
+    // Proves: when the queue has grown, a worker allocates nothing for results that it holds and then announces.
     let (log, executor) = (ToyLog::new(), Executor::new(0, 1));
     let mut w = holding(&log);
     let mut round = |until| {

@@ -1,4 +1,4 @@
-//! Workers that find their batch out, under a clock that the futures move.
+//! Workers that find their batch size, under a clock that the futures move.
 
 use super::toy::{Failed, Life, Toy, ToyHost};
 use crate::exec::core::WorkerOptions;
@@ -21,7 +21,7 @@ fn options() -> WorkerOptions {
     WorkerOptions { batch: BatchSize::Auto, ..WorkerOptions::default() }
 }
 
-/// Nanoseconds that a future takes at a level.
+/// How many nanoseconds a future takes at a level.
 type Cost = fn(Level) -> u64;
 
 /// Point reads of a large table.
@@ -33,12 +33,12 @@ fn of_misses(level: Level) -> u64 {
     }
 }
 
-/// Reads of what the caches hold.
+/// Reads of data in the caches.
 fn of_hits(level: Level) -> u64 {
     if level.style == Execution::Interleaved { 300 + level.batch as u64 } else { 200 }
 }
 
-/// Moves the clock by what a future costs at the worker's level, and counts its work.
+/// Advances the clock by the cost of a future at the worker's level, and counts its work.
 fn spend(life: &Life, cost: Cost) {
     let level = life.level.get().expect("a worker says its level when it is made");
     let mut reading = life.reading.get();
@@ -64,7 +64,8 @@ fn run(worker: &mut Worker<ToyHost, OnMiss>, futures: u32, cost: Cost) {
     assert_eq!(ended, futures);
 }
 
-/// As `run`, of futures of 5 pieces of work each, and one of a hundred of 5000; a piece costs what a future does there.
+/// Like `run`, with futures of 5 pieces of work each. One future in a hundred has 5000 pieces. A piece costs as much as
+/// a future does in `run`.
 fn run_mixed(worker: &mut Worker<ToyHost, OnMiss>, futures: u32, cost: Cost) {
     let (life, mut left) = (worker.host().life.clone(), futures);
     let next = |toy| {
@@ -93,8 +94,8 @@ fn level(worker: &Worker<ToyHost, OnMiss>) -> Level {
 
 #[test]
 fn a_stream_finds_its_level_and_follows_the_work() {
-    // Proves: a worker goes to about 32 open where that is best, to one after the other where that is, and back; all
-    // futures end on the way.
+    // Proves: a worker goes to about 32 open futures when that is best, to one at a time when that is best, and back.
+    // All futures end.
     let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
     for _ in 0..2 {
         run(&mut worker, 3_000_000, of_misses);
@@ -108,8 +109,8 @@ fn a_stream_finds_its_level_and_follows_the_work() {
 
 #[test]
 fn a_worker_whose_inputs_wait_for_open_futures_is_not_idle() {
-    // Proves: a worker that sleeps because all that is open waits, and inputs wait for that, goes on with its search: it is what the
-    // level has brought.
+    // Proves: a worker continues its search although it sleeps because all open futures wait and inputs wait for them:
+    // the level caused this.
     let (wakers, waiting) = channel::<Waker>();
     let other = thread::spawn(move || waiting.into_iter().for_each(Waker::wake));
     let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
@@ -140,8 +141,8 @@ fn a_worker_whose_inputs_wait_for_open_futures_is_not_idle() {
 
 #[test]
 fn long_futures_do_not_blur_the_search() {
-    // Proves: where nearly all work is that of few long futures, more of which begin or end in a window than in
-    // another, the level is found all the same.
+    // Proves: the level is found even if nearly all work is that of few long futures, of which more begin or end in one
+    // window than in another.
     let mut worker = Worker::new(ToyHost::new(), OnMiss, options());
     run_mixed(&mut worker, 50_000, of_misses);
     let best = worker.host().life.known.get().expect("something was found").level;
@@ -156,7 +157,7 @@ fn known(style: Execution) -> Known {
 
 #[test]
 fn what_one_worker_has_found_the_next_begins_with() {
-    // Proves: a level that the host knows is begun with, and one that is set by hand is kept.
+    // Proves: a worker starts from a level that the host knows, and keeps a level that is set by hand.
     let host = ToyHost::new();
     host.life.known.set(Some(known(Execution::Sequential)));
     let mut worker = Worker::new(host, OnMiss, options());
@@ -171,14 +172,14 @@ fn what_one_worker_has_found_the_next_begins_with() {
 
 #[test]
 fn a_simulator_s_policy_is_left_alone() {
-    // Proves: nothing depends on the time under a policy that is not after speed.
+    // Proves: under a policy that does not aim at speed, nothing depends on the time.
     let worker = Worker::new(ToyHost::new(), Seeded::new(1), options());
     assert_eq!(worker.host().life.level.get(), Some(Level { style: Execution::Interleaved, batch: 48 }));
 }
 
 #[test]
 fn long_ones_leave_room_in_sequential_execution() {
-    // Proves: beside so many long ones, up to a quarter of the places, one more may be open; without, one.
+    // Proves: beside long transactions, up to a quarter of the places, one more may be open. Without long ones, one.
     let host = ToyHost::new();
     host.life.known.set(Some(known(Execution::Prefetching)));
     let mut worker = Worker::new(host, OnMiss, options());
@@ -192,8 +193,8 @@ fn long_ones_leave_room_in_sequential_execution() {
 
 #[test]
 fn a_lone_future_runs_as_in_sequential_execution() {
-    // Proves: where little is submitted each future is told to run in place, whatever the level; and the worker's level
-    // is the old one for those that come together.
+    // Proves: if little is submitted, each future runs in place, whatever the level. Futures that come together run at
+    // the worker's old level.
     let executor = Arc::new(Executor::new(1, 8));
     let serving = executor.clone();
     let thread = thread::spawn(move || serving.serve(0, ToyHost::new(), OnMiss, options()));

@@ -1,5 +1,5 @@
-//! Random futures under random schedules. The toy's operations check that they are inside an epoch, and that
-//! what they found when they were posted is not reclaimed before their result is fetched.
+//! Random futures under random schedules. The toy's operations check that they are inside an epoch, and that what they
+//! found when they were posted is not reclaimed before their result is fetched.
 
 use super::stream::worker;
 use super::toy::{Gate, Toy, ToyHost, step_aside};
@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// Polls once and does not care.
+/// Polls once and ignores the result.
 async fn post(mut operation: std::pin::Pin<&mut impl Future<Output = ()>>) {
     poll_fn(|context| {
         assert!(operation.as_mut().poll(context).is_pending());
@@ -21,7 +21,7 @@ async fn post(mut operation: std::pin::Pin<&mut impl Future<Output = ()>>) {
     .await;
 }
 
-/// Operations one after another, two at once, fetched late, across a wait for something outside.
+/// Runs operations one after another, two at once, fetched late, and across a wait for something outside.
 async fn random_future(toy: &Toy, gate: Rc<Gate>, mut random: Seeded) {
     for _ in 0..random.next_u64() % 20 {
         let steps = |random: &mut Seeded| (random.next_u64() % 6) as u32;
@@ -30,7 +30,7 @@ async fn random_future(toy: &Toy, gate: Rc<Gate>, mut random: Seeded) {
             0 => step_aside().await,
             1 => toy.life.replace_object(),
             2 => {
-                // Its result waits while others are posted and fetched.
+                // The result waits while other operations are posted and fetched.
                 let mut early = pin!(toy.operation(steps(&mut random)));
                 post(early.as_mut()).await;
                 for _ in 0..random.next_u64() % 300 {
@@ -39,7 +39,8 @@ async fn random_future(toy: &Toy, gate: Rc<Gate>, mut random: Seeded) {
                 early.await;
             }
             3 if random.next_u64().is_multiple_of(4) => {
-                // Wakes lead to polls while it is left, and the last of these posts another.
+                // Wakes cause polls while the operation is left in its slot. The last of these polls posts another
+                // operation.
                 let mut long = pin!(toy.operation(2000));
                 post(long.as_mut()).await;
                 for _ in 0..random.next_u64() % 500 {
@@ -49,7 +50,7 @@ async fn random_future(toy: &Toy, gate: Rc<Gate>, mut random: Seeded) {
                 long.await;
             }
             4 => {
-                // Its result waits while the future is parked.
+                // The result waits while the future is parked.
                 let mut early = pin!(toy.operation(steps(&mut random)));
                 post(early.as_mut()).await;
                 toy.operation(steps(&mut random)).await;
@@ -71,7 +72,7 @@ fn check<S: Suspend>(w: &mut Worker<ToyHost, S>, seed: u64) {
         match random.next_u64() % 16 {
             0 | 1 if !w.is_full() => {
                 let (gate, random) = (gate.clone(), Seeded::new(random.next_u64()));
-                // SAFETY: the future alone uses `toy`.
+                // SAFETY: only the future uses `toy`.
                 let slot = unsafe { w.spawn(move |toy| random_future(toy, gate, random), |(), _| ()) };
                 placed.extend(slot.ok());
             }
@@ -99,7 +100,8 @@ fn check<S: Suspend>(w: &mut Worker<ToyHost, S>, seed: u64) {
 
 #[test]
 fn nothing_is_reclaimed_under_an_operation() {
-    // Proves: stamps and epochs hold under spawning, cancelling, waking, parking and tending in any order.
+    // Proves: stamps and epochs hold when futures are spawned, cancelled, woken and parked, and when the worker cleans
+    // up, in any order.
     for seed in 0..10 {
         check(&mut worker(Seeded::new(seed), 8, Refill::Immediate), seed);
         check(&mut worker(OnMiss, 8, Refill::Strict), seed);

@@ -19,7 +19,7 @@ fn spawn<S: Suspend>(w: &mut Worker<ToyHost, S>, log: &Log, id: u32, operations:
         }
         id
     };
-    // SAFETY: the future alone uses `toy`.
+    // SAFETY: only the future uses `toy`.
     unsafe { w.spawn(make, move |id, _| log.borrow_mut().push(id)) }.ok()
 }
 
@@ -31,7 +31,7 @@ fn settled<S: Suspend>(w: &Worker<ToyHost, S>) {
 
 #[test]
 fn spawned_futures_run_by_rounds_and_by_steps() {
-    // Proves: both ways of driving end all futures; equal seeds give equal orders.
+    // Proves: both ways of driving the worker end all futures. Equal seeds give equal orders.
     let log = Log::default();
     let mut w = worker(OnMiss, 4, Refill::Immediate);
     for id in 0..4 {
@@ -64,7 +64,7 @@ fn spawned_futures_run_by_rounds_and_by_steps() {
 
 #[test]
 fn strict_refill_waits_for_the_batch() {
-    // Proves: under `Strict` there is room again only when all have ended.
+    // Proves: under `Strict` there is room again only when all futures have ended.
     let log = Log::default();
     let mut w = worker(OnMiss, 3, Refill::Strict);
     (0..3).for_each(|id| assert!(spawn(&mut w, &log, id, 5 * id).is_some()));
@@ -79,7 +79,7 @@ fn strict_refill_waits_for_the_batch() {
 
 #[test]
 fn cancelled_futures_are_dropped_where_they_are() {
-    // Proves: a future with operations in flight and a parked one are dropped at once, the others go on.
+    // Proves: a future with operations in flight and a parked future are dropped at once. The other futures continue.
     let log = Log::default();
     let mut w = worker(OnMiss, 4, Refill::Immediate);
     let gate = Rc::new(Gate::default());
@@ -100,7 +100,7 @@ fn cancelled_futures_are_dropped_where_they_are() {
 
 #[test]
 fn a_panic_frees_its_slot_only() {
-    // Proves: a panic at a poll and one at a drop leave the worker and its other futures as they were.
+    // Proves: a panic at a poll and a panic at a drop leave the worker and its other futures unchanged.
     struct Loud;
     impl Drop for Loud {
         fn drop(&mut self) {
@@ -118,7 +118,7 @@ fn a_panic_frees_its_slot_only() {
             Toy::operation(toy, 100).await;
             drop(loud);
         };
-        // SAFETY: the future alone uses `toy`.
+        // SAFETY: only the future uses `toy`.
         let bad = unsafe { w.spawn(make, |(), _| ()) }.map_err(|_| "full").unwrap();
         let caught = catch_unwind(AssertUnwindSafe(|| {
             (0..4).for_each(|_| assert!(w.round()));
@@ -134,7 +134,8 @@ fn a_panic_frees_its_slot_only() {
 
 #[test]
 fn shrinking_the_batch_drains_it() {
-    // Proves: futures beyond a smaller batch run to their ends, and no others are let in meanwhile.
+    // Proves: if the batch becomes smaller, the futures beyond it run to their ends, and no others are let in
+    // meanwhile.
     let log = Log::default();
     let mut w = worker(OnMiss, 8, Refill::Immediate);
     (0..8).for_each(|id| assert!(spawn(&mut w, &log, id, id).is_some()));
@@ -151,7 +152,7 @@ fn shrinking_the_batch_drains_it() {
 
 #[test]
 fn a_wake_polls_even_with_operations_in_flight() {
-    // Proves: a race of an operation and something outside is decided by the first, and drops the other.
+    // Proves: the first to end decides a race between an operation and something outside, and drops the other.
     let mut w = worker(OnMiss, 4, Refill::Immediate);
     let (gate, won) = (Rc::new(Gate::default()), Rc::new(Cell::new(false)));
     let (passing, winning) = (gate.clone(), won.clone());
@@ -165,10 +166,10 @@ fn a_wake_polls_even_with_operations_in_flight() {
         .await;
         winning.set(true);
     };
-    // SAFETY: the future alone uses `toy`.
+    // SAFETY: only the future uses `toy`.
     assert!(unsafe { w.spawn(make, |(), _| ()) }.is_ok());
     let log = Log::default();
-    spawn(&mut w, &log, 1, 100); // so that the other is not alone, which would not suspend
+    spawn(&mut w, &log, 1, 100); // so that the other future is not alone, which would not suspend
     (0..5).for_each(|_| assert!(w.round()));
     gate.open();
     w.round();
@@ -179,7 +180,7 @@ fn a_wake_polls_even_with_operations_in_flight() {
 
 #[test]
 fn parked_futures_are_limited() {
-    // Proves: beyond `parked_max` parked futures count against the batch, and nothing more is let in.
+    // Proves: beyond `parked_max`, parked futures count against the batch, and nothing more is let in.
     let mut w = worker(OnMiss, 64, Refill::Immediate);
     let gate = Rc::new(Gate::default());
     let mut placed = 0;
@@ -214,7 +215,7 @@ fn a_dropped_worker_drops_its_futures() {
             }
             Toy::operation(toy, 100).await;
         };
-        // SAFETY: the future alone uses `toy`.
+        // SAFETY: only the future uses `toy`.
         assert!(unsafe { w.spawn(make, |(), _| ()) }.is_ok());
     }
     spawn(&mut w, &log, 1, 1000);

@@ -8,7 +8,7 @@ use crate::suspend::{Never, OnMiss, Seeded, Suspend};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Inputs with the keys that they touch, and how many steps they take.
+/// An input, with the keys that it touches and the number of its steps.
 #[derive(Clone, Debug)]
 struct Input {
     number: usize,
@@ -24,7 +24,7 @@ impl Input {
     }
 }
 
-/// Who is open, and who has ended, in order.
+/// Which inputs are open, and which have ended, in order.
 #[derive(Default)]
 struct Log {
     open: RefCell<Vec<Input>>,
@@ -90,8 +90,8 @@ fn inputs(seed: u64, count: usize, keys: u64, longs_percent: u64) -> Vec<Input> 
 
 #[test]
 fn two_that_overlap_are_never_open_together_and_keep_their_order() {
-    // Proves: over random hints, batches and policies, no key has two openers at once, and those of one key begin in
-    // the order of the inputs; and no more are put aside than there is room for.
+    // Proves: over random hints, batches and policies, no key has two openers at once, and openers of one key begin in
+    // the order of the inputs. No more inputs are put aside than there is room for.
     for seed in 0..20 {
         for keys in [1, 4, 40] {
             let all = inputs(seed, 500, keys, 0);
@@ -99,7 +99,7 @@ fn two_that_overlap_are_never_open_together_and_keep_their_order() {
                 for log in
                     [run(OnMiss, batch, &all), run(Seeded::new(seed), batch, &all), run(Never, 1, &all)]
                 {
-                    // (Those that are let in but not yet polled are no opener's.)
+                    // Inputs that are let in but not polled yet belong to no opener.
                     assert!(log.aside_max.get() <= ASIDE_MAX + batch, "{}", log.aside_max.get());
                     let began = log.began.borrow();
                     for key in 0..keys {
@@ -115,13 +115,14 @@ fn two_that_overlap_are_never_open_together_and_keep_their_order() {
 
 #[test]
 fn others_go_on_beside_those_put_aside() {
-    // Proves: behind a slow opener of a hot key all inputs without it end before the second of that key begins.
+    // Proves: behind a slow opener of a hot key, all inputs without the key end before the second opener of the key
+    // begins.
     let mut all: Vec<Input> = (0..100)
         .map(|number| Input { number, keys: vec![1000 + number as u64], is_long: false, operations: 1 })
         .collect();
     all[0] = Input { number: 0, keys: vec![7], is_long: false, operations: 500 };
     all[1] = Input { number: 1, keys: vec![7], is_long: false, operations: 1 };
-    // (A hash may have another key fall in with that one: those wait as well.)
+    // A hash may map another key to the bit of the hot key. Inputs with such a key wait as well.
     let waits = |input: &Input| input.hint().touches(7) == input.hint() || input.number == 1;
     let log = run(OnMiss, 8, &all);
     let ended = log.ended.borrow();
@@ -134,7 +135,7 @@ fn others_go_on_beside_those_put_aside() {
 
 #[test]
 fn one_that_waits_is_not_passed_for_ever() {
-    // Proves: one that overlaps with two of the hot keys has its turn although openers of either never cease.
+    // Proves: an input that overlaps with two hot keys has its turn, although openers of either key never cease.
     let mut all: Vec<Input> = (0..1000)
         .map(|number| Input { number, keys: vec![number as u64 % 2], is_long: false, operations: 3 })
         .collect();
@@ -146,7 +147,8 @@ fn one_that_waits_is_not_passed_for_ever() {
 
 #[test]
 fn long_ones_have_a_quarter_of_the_places() {
-    // Proves: never more than a quarter of the batch, and at least one place, is taken by long ones; short ones overtake.
+    // Proves: long inputs never take more than a quarter of the batch, and at least one place. Short inputs overtake
+    // them.
     for (batch, longs_max) in [(1, 1), (4, 1), (8, 2), (48, 12)] {
         let all = inputs(3, 2000, 1_000_000, 50);
         let log = run(OnMiss, batch, &all);
@@ -156,8 +158,8 @@ fn long_ones_have_a_quarter_of_the_places() {
 
 #[test]
 fn a_hint_is_a_set() {
-    // Proves: the order and the number of times that keys are named say nothing; a hint without keys has no home, and
-    // equal ones have the same.
+    // Proves: the order in which keys are named, and how often, does not matter. A hint without keys has no home, and
+    // equal hints have the same home.
     let (a, b) = (Hint::default().touches(1).touches(2), Hint::default().touches(2).touches(1).touches(1));
     assert_eq!(a, b);
     assert_eq!((a.home(), Hint::default().long().home()), (b.home(), None));
@@ -170,7 +172,7 @@ fn a_hint_is_a_set() {
 
 #[test]
 fn one_that_goes_while_it_waits_makes_way() {
-    // Proves: those behind one that is forgotten do not wait for it.
+    // Proves: inputs behind a forgotten input do not wait for it.
     let mut turns = ConflictQueue::new();
     let (one, both, two) =
         (Hint::default().touches(1), Hint::default().touches(1).touches(2), Hint::default().touches(2));
@@ -187,7 +189,8 @@ fn one_that_goes_while_it_waits_makes_way() {
 
 #[test]
 fn turns_as_by_looking_at_all() {
-    // Proves: who is let in, and when, is what a search of all that wait in their order finds, whatever comes, goes and gives up.
+    // Proves: the queue lets in the same inputs at the same time as a search through all waiting inputs in their order
+    // does, whatever comes, goes and gives up.
     use crate::exec::order::queue::Ticket;
     let mut random = crate::suspend::Seeded::new(7);
     let mut below = |n: usize| random.next_u64() as usize % n;

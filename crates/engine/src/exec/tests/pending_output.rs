@@ -1,4 +1,4 @@
-//! What is held back of streamed and of spawned futures.
+//! Held outputs of streamed and of spawned futures.
 
 use super::toy::{Toy, ToyHost};
 use super::toy_log::ToyLog;
@@ -28,8 +28,8 @@ fn worker(log: &Arc<ToyLog>, batch: usize, held_max: usize) -> ToyWorker {
     Worker::new(ToyHost::with_log(Some(log.clone())), OnMiss, options)
 }
 
-/// Streams futures that end one after the other, each held until what `untils` says; `begins` is called when one
-/// begins, `gives` when its output is given.
+/// Streams futures that end one after the other. `untils` says up to where each output is held. `begins` is called when
+/// a future begins, `gives` when its output is given out.
 fn stream(
     w: &mut ToyWorker,
     untils: impl IntoIterator<Item = u64>,
@@ -64,8 +64,9 @@ fn nothing(_: u64) {}
 
 #[test]
 fn outputs_come_when_they_are_released() {
-    // Proves: in the order in which their futures ended, none before it is released; those that are not held, or
-    // released when their future ends, come at once; the thread sleeps meanwhile, and the release wakes it.
+    // Proves: outputs come in the order in which their futures ended, and none before it is released. Outputs that are
+    // not held, or that are released when their future ends, come at once. The thread sleeps meanwhile, and the release
+    // wakes it.
     let log = ToyLog::new();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -91,7 +92,7 @@ fn outputs_come_when_they_are_released() {
 
 #[test]
 fn what_asks_for_less_waits_for_the_one_before() {
-    // Proves: outputs that are held stay in order even if what they ask for is not.
+    // Proves: held outputs stay in order even if the positions that they need are not.
     let log = ToyLog::new();
     let gives = |_| assert_eq!(log.released().until, 7);
     thread::scope(|scope| {
@@ -107,7 +108,7 @@ fn what_asks_for_less_waits_for_the_one_before() {
 
 #[test]
 fn a_full_queue_lets_nothing_in() {
-    // Proves: no more futures begin than may be held and are open; all end when some are released.
+    // Proves: no more futures begin than may be held and open. All futures end when some outputs are released.
     const HELD_MAX: u64 = 4;
     const BATCH: u64 = 2;
     let (log, begun) = (ToyLog::new(), AtomicU64::new(0));
@@ -131,7 +132,8 @@ fn a_full_queue_lets_nothing_in() {
 
 #[test]
 fn what_is_never_released_is_of_unknown_fate() {
-    // Proves: when the log stops, before the stream, during it or while it sleeps, all outputs come, and tell.
+    // Proves: when the log stops, before the stream, during it or while it sleeps, all outputs come and say what
+    // happened.
     for stops_at in [0, 5, u64::MAX] {
         let log = ToyLog::new();
         log.release(3);
@@ -160,8 +162,8 @@ fn what_is_never_released_is_of_unknown_fate() {
 
 #[test]
 fn a_panic_drops_what_is_held() {
-    // Proves: a panic of a future, of `next` or of the sink drops the outputs that are held, once each and even if
-    // one of them panics then; the worker is good for use.
+    // Proves: after a panic of a future, of `next` or of the sink, held outputs are dropped once each, even if one of
+    // them panics then. The worker can still be used.
     struct Loud<'a>(&'a Cell<u32>, bool);
     impl Drop for Loud<'_> {
         fn drop(&mut self) {
@@ -199,7 +201,7 @@ fn a_panic_drops_what_is_held() {
 
 type Log = Rc<RefCell<Outputs>>;
 
-/// Spawns a future that ends held: in the order of `until`, for it has as many operations.
+/// Spawns a future whose output is held. Futures end in the order of `until`, because each has that many operations.
 fn spawn(w: &mut ToyWorker, outputs: &Log, until: u64) -> bool {
     let outputs = outputs.clone();
     let make = move |toy: &'static Toy| async move {
@@ -209,7 +211,7 @@ fn spawn(w: &mut ToyWorker, outputs: &Log, until: u64) -> bool {
         toy.hold_until(until);
         until
     };
-    // SAFETY: the future alone uses `toy`.
+    // SAFETY: only the future uses `toy`.
     unsafe { w.spawn(make, move |until, fate| outputs.borrow_mut().push((until, fate))) }.is_ok()
 }
 
@@ -222,8 +224,8 @@ fn spawned(log: &Arc<ToyLog>, untils: impl IntoIterator<Item = u64>) -> (ToyWork
 
 #[test]
 fn spawned_futures_end_when_they_are_released() {
-    // Proves: `end` is called by the first step, round or housekeeping after the release; until then there is
-    // nothing to step, and the future is not open any more.
+    // Proves: the first step, round or cleanup after the release calls `end`. Until then there is nothing to step, and
+    // the future is not open any more.
     let log = ToyLog::new();
     let (mut w, outputs) = spawned(&log, [1, 2, 3, 4, 5]);
     assert_eq!((w.open(), w.held(), w.step(), w.round()), (0, 5, Step::Idle, false));
@@ -241,14 +243,14 @@ fn spawned_futures_end_when_they_are_released() {
     while w.round() {}
     log.stop();
     assert_eq!((w.round(), w.held(), outputs.take()), (true, 0, all(Unknown, [5, 6])));
-    assert!(spawn(&mut w, &outputs, 4)); // as good as released
+    assert!(spawn(&mut w, &outputs, 4)); // already released
     while w.round() {}
     assert_eq!(outputs.take(), all(Durable, [4]));
 }
 
 #[test]
 fn a_stream_leaves_what_was_spawned_held() {
-    // Proves: held outputs of spawned futures neither delay a stream nor are lost by its panic.
+    // Proves: held outputs of spawned futures neither delay a stream nor are lost when it panics.
     let log = ToyLog::new();
     let (mut w, outputs) = spawned(&log, [1, 2]);
     assert_eq!(stream(&mut w, [0, 0], nothing, nothing), all(Durable, [0, 0]));
@@ -266,7 +268,7 @@ fn a_panic_of_an_ending_is_passed_on() {
         let log = ToyLog::new();
         let (mut w, outputs) = spawned(&log, [1]);
         let make = |toy: &'static Toy| async move { toy.hold_until(2) };
-        // SAFETY: the future alone uses `toy`.
+        // SAFETY: only the future uses `toy`.
         assert!(unsafe { w.spawn(make, |(), _| panic!("end")) }.is_ok());
         while w.round() {}
         assert!(spawn(&mut w, &outputs, 3));
@@ -286,7 +288,8 @@ fn a_panic_of_an_ending_is_passed_on() {
 
 #[test]
 fn a_dropped_worker_waits_for_what_it_holds() {
-    // Proves: it drops open futures without an ending, and gives out what was released, and the rest as unknown.
+    // Proves: a dropped worker drops open futures without an ending. It gives out what was released, and the rest as
+    // unknown.
     let log = ToyLog::new();
     let (mut w, outputs) = spawned(&log, [1, 2, 3]);
     assert!(spawn(&mut w, &outputs, 4));

@@ -1,4 +1,4 @@
-//! What is held back of submitted futures.
+//! Held results of submitted futures.
 
 use super::submitted::{Outcome, Pool, task};
 use super::toy::{Failed, Toy};
@@ -34,11 +34,11 @@ fn batch(pool: &Pool, untils: Vec<u64>) -> Handle<Vec<Outcome<u64>>, Failed> {
     handle
 }
 
-/// Returns when all futures have ended that were submitted before.
+/// Returns when all futures that were submitted before have ended.
 fn all_have_ended(pool: &Pool) {
     let last = pool.run(|toy| async move {
         for _ in 0..4 {
-            toy.operation(1).await; // more than any of them
+            toy.operation(1).await; // more than any of the earlier futures
         }
         Ok(())
     });
@@ -49,8 +49,8 @@ const UNKNOWN: Failed = Failed(TaskError::Unknown);
 
 #[test]
 fn handles_are_answered_when_they_are_released() {
-    // Proves: a sleeping worker is woken to answer what was released, and only that; what is not held is answered
-    // at once.
+    // Proves: a sleeping worker is woken to answer what was released, and nothing else. What is not held is answered at
+    // once.
     let log = ToyLog::new();
     let pool = pool(&log);
     let (first, second) = (run(&pool, 1, Ok("first")), run(&pool, 2, Ok("second")));
@@ -67,7 +67,7 @@ fn handles_are_answered_when_they_are_released() {
 
 #[test]
 fn a_batch_is_answered_when_all_of_it_is_released() {
-    // Proves: its results are in order; the last release answers.
+    // Proves: a batch's results are in order, and the last release answers.
     let log = ToyLog::new();
     let pool = pool(&log);
     let handle = batch(&pool, vec![0, 1, 2, 3]);
@@ -83,7 +83,8 @@ fn a_batch_is_answered_when_all_of_it_is_released() {
 
 #[test]
 fn what_is_never_released_is_answered_unknown() {
-    // Proves: in tasks and batches; what was released is told as it is; an error that was held may rest on what is lost.
+    // Proves: in tasks and in batches, released results are reported unchanged, and a held error may rest on lost
+    // changes.
     let log = ToyLog::new();
     let pool = pool(&log);
     let tasks = [run(&pool, 1, Ok(1)), run(&pool, 2, Ok(2))];
@@ -100,7 +101,7 @@ fn what_is_never_released_is_answered_unknown() {
 
 #[test]
 fn a_future_can_await_what_its_worker_holds() {
-    // Proves: a parked future and the output that it awaits, on one worker, both come with the release.
+    // Proves: the release answers both a parked future and the output that it awaits, on one worker.
     let log = ToyLog::new();
     let pool = pool(&log);
     let executor = pool.executor.clone();
@@ -119,7 +120,7 @@ fn a_future_can_await_what_its_worker_holds() {
 
 #[test]
 fn closing_waits_for_what_is_held() {
-    // Proves: at `close` what is held is answered when the log says, as kept or as unknown.
+    // Proves: at `close`, held results are answered when the log says so, as kept or as unknown.
     let log = ToyLog::new();
     let pool = pool(&log);
     let tasks = [run(&pool, 1, Ok(1)), run(&pool, 2, Ok(2))];
@@ -134,7 +135,7 @@ fn closing_waits_for_what_is_held() {
     assert_eq!(batch.wait(), Ok(vec![Err(UNKNOWN)]));
 }
 
-/// Sends when dropped, and panics then if it is to.
+/// Sends when dropped, and panics then if told to.
 struct Tell(Sender<()>, bool);
 impl Drop for Tell {
     fn drop(&mut self) {
@@ -145,8 +146,8 @@ impl Drop for Tell {
 
 #[test]
 fn a_handle_dropped_while_held_changes_nothing() {
-    // Proves: the output is dropped with its release or when it is lost, and a panic of that harms no other; one
-    // that is asked to cancel then answers that it came too late.
+    // Proves: an output is dropped when it is released or lost, and a panic of the drop harms no other output. A late
+    // cancellation is answered that it came too late.
     for stops in [false, true] {
         let log = ToyLog::new();
         let pool = pool(&log);
@@ -174,7 +175,7 @@ fn a_handle_dropped_while_held_changes_nothing() {
 
 #[test]
 fn a_failed_worker_answers_what_it_holds() {
-    // Proves: a panic of the host, while the log works, leaves no handle unanswered.
+    // Proves: a panic of the host leaves no handle unanswered while the log works.
     use super::toy::ToyHost;
     use crate::exec::{Executor, WorkerOptions};
     use crate::suspend::OnMiss;

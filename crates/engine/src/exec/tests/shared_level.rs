@@ -7,7 +7,7 @@ use crate::exec::tune::search::Search;
 use crate::exec::tune::windows::Tuner;
 use std::sync::Arc;
 
-/// A worker by its figures alone.
+/// A worker as figures only.
 struct Figures {
     tuner: Tuner,
     reading: Reading,
@@ -26,8 +26,8 @@ impl Figures {
         self.tuner.level().batch as f64
     }
 
-    /// A millisecond beside a worker that keeps so many open. Both share what there is by how many they keep open, and the more
-    /// these are in all, the more is in vain.
+    /// Works for a millisecond beside a worker that keeps `others` open. Both share the available work in proportion to
+    /// their open futures. The more futures are open in all, the more work is in vain.
     fn work(&mut self, others_open: f64) {
         let (mine, all) = (self.open(), self.open() + others_open);
         let rate = 20_000.0 * (1.0 - 0.005 * all) * mine / all;
@@ -45,7 +45,8 @@ impl Figures {
     }
 }
 
-/// What two workers do in ten seconds, of which one begins later, so that they do not try the same at the same time.
+/// Returns what two workers do in ten seconds. One begins later, so that they do not try the same level at the same
+/// time.
 fn both(lead: Option<&Arc<SharedLevel>>) -> (f64, [Level; 2]) {
     let [mut a, mut b] = [(); 2].map(|()| Figures::new(lead));
     for ms in 0..10_000 {
@@ -60,8 +61,9 @@ fn both(lead: Option<&Arc<SharedLevel>>) -> (f64, [Level; 2]) {
 
 #[test]
 fn workers_that_fight_do_better_together() {
-    // Proves: two workers of which each gains by more open at once, at the other's cost, go on with few when they search
-    // together, and do more than by themselves, and nearly as much as with one each from the beginning.
+    // Proves: two workers, each of which gains by more open futures at the other's cost, continue with few when they
+    // search together. They do more than separately, and nearly as much as with one open future each from the
+    // beginning.
     let (alone, levels) = both(None);
     assert!(levels.iter().map(|level| level.batch).sum::<usize>() >= 48, "{levels:?}");
     let (together, levels) = both(Some(&Arc::default()));
@@ -72,7 +74,8 @@ fn workers_that_fight_do_better_together() {
 
 #[test]
 fn one_leads_and_others_follow() {
-    // Proves: who fights first leads; others take its level over as long as they fight, until it is calm, or goes.
+    // Proves: the first worker that conflicts leads. Other workers take over its level for as long as they conflict,
+    // until the leader is calm or ends.
     let lead = Arc::<SharedLevel>::default();
     let [a, b, c] = [(); 3].map(|()| Member::new(lead.clone()));
     let (few, many) = (Level { style: Execution::Sequential, batch: 1 }, Level::interleaved(48));
@@ -81,7 +84,7 @@ fn one_leads_and_others_follow() {
     assert_eq!(a.follow(few, true), Some(many));
     assert_eq!(b.follow(few, true), None);
     assert_eq!((a.follow(many, true), a.follow(many, false)), (Some(few), None));
-    // A follower that is calm leaves the lead alone; a leader gives it up.
+    // A calm follower leaves the lead alone. A calm leader gives it up.
     assert_eq!(c.follow(many, true), Some(few));
     assert_eq!(b.follow(few, false), None);
     assert_eq!(c.follow(many, true), None);
@@ -92,7 +95,7 @@ fn one_leads_and_others_follow() {
 
 #[test]
 fn a_level_is_its_bits() {
-    // Proves: every level comes back from its bits, and 0 is none.
+    // Proves: every level comes back from its bits, and 0 is no level.
     for style in [Execution::Sequential, Execution::Prefetching, Execution::Interleaved] {
         for batch in [1, 48, 1 << 20] {
             assert_eq!(Level::from_bits(Level { style, batch }.to_bits()), Some(Level { style, batch }));

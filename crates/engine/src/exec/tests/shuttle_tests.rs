@@ -1,5 +1,5 @@
-//! The hand-offs between threads under a model checker: every schedule tried must end (a lost wake-up is a
-//! deadlock) with every answer given.
+//! The hand-offs between threads under a model checker. Every schedule tried must end, with every answer given. A lost
+//! wake-up is a deadlock.
 
 use super::toy::{Failed, Toy, ToyHost, step_aside};
 use super::toy_log::ToyLog;
@@ -43,7 +43,7 @@ const OPTIONS: WorkerOptions = WorkerOptions {
     refill: Refill::Immediate,
 };
 
-/// A future that waits leaves no room for another.
+/// Worker options in which a waiting future leaves no room for another.
 const ONE: WorkerOptions = WorkerOptions { batch_max: 1, parked_max: 0, ..OPTIONS };
 
 fn serve(executor: &Arc<Executor<Toy>>, index: usize) -> JoinHandle<()> {
@@ -57,13 +57,13 @@ where
     P: FnOnce(&'static Toy) -> F + Send + 'static,
     F: Future<Output = Result<T, Failed>> + 'static,
 {
-    // SAFETY: the futures of these tests alone use their operations.
+    // SAFETY: only the futures of these tests use their operations.
     unsafe { Task::job(executor, make) }
 }
 
 #[test]
 fn a_wake_is_not_lost_on_a_worker_that_falls_asleep() {
-    // Proves: bits set before, while and after the worker announces sleep are all seen.
+    // Proves: bits set before, while and after the worker announces its sleep are all seen.
     check(|| {
         let wakes = Arc::new(Wakes::new(Notifier::new(), 128));
         wakes.notifier.set_thread();
@@ -104,7 +104,7 @@ impl Wake for Flag {
 
 #[test]
 fn a_result_reaches_the_thread_that_waits() {
-    // Proves: `set` and `wait` in any order meet; a cancellation wakes what is parked, or forbids parking.
+    // Proves: `set` and `wait` meet in any order. A cancellation wakes what is parked, or forbids parking.
     check(|| {
         let served_by = crate::exec::submit::served_by::ServedBy::of(&Executor::<Toy>::new(0, 1));
         let only = Arc::new(Only(ResultCell::new(served_by)));
@@ -125,7 +125,7 @@ fn a_result_reaches_the_thread_that_waits() {
 
 #[test]
 fn every_job_is_answered_through_a_small_inbox() {
-    // Proves: submitters that block, workers that sleep and steal, and `close` leave nobody waiting.
+    // Proves: submitters that block, workers that sleep and steal, and `close` leave no thread waiting.
     check(|| {
         let executor = Arc::new(Executor::new(2, 1));
         let workers = [serve(&executor, 0), serve(&executor, 1)];
@@ -171,7 +171,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 #[test]
 fn submissions_are_not_forgotten() {
-    // Proves: futures that wait for room in a small inbox are all woken, beside one that is dropped after its first poll.
+    // Proves: futures that wait for room in a small inbox are all woken, beside a future that is dropped after its
+    // first poll.
     check(|| {
         let executor = Arc::new(Executor::new(1, 1));
         let worker = serve(&executor, 0);
@@ -198,8 +199,8 @@ fn submissions_are_not_forgotten() {
 
 #[test]
 fn a_full_worker_passes_the_ring_on() {
-    // Proves: with one worker full of futures that wait, which may be either, every other job is run by the one
-    // that has room, whichever inbox it is in, and whichever of them is asleep or about to be.
+    // Proves: if either of two workers is full of waiting futures, the worker that has room runs every other job,
+    // whichever inbox the job is in, and whichever worker is asleep or about to be.
     check(|| {
         let executor = Arc::new(Executor::new(2, 2));
         let workers = [0, 1].map(|index| {
@@ -225,8 +226,8 @@ fn a_full_worker_passes_the_ring_on() {
 
 #[test]
 fn a_full_worker_leaves_its_tickets_to_others() {
-    // Proves: of a batch whose first future waits for ever, the second is run by the other worker, although there
-    // is one ticket alone and the worker that has it is full.
+    // Proves: if the first future of a batch waits forever, the other worker runs the second future, although there is
+    // only one ticket and the worker that has it is full.
     check(|| {
         let executor = Arc::new(Executor::new(2, 2));
         let workers = [0, 1].map(|index| {
@@ -241,7 +242,7 @@ fn a_full_worker_leaves_its_tickets_to_others() {
             tell.lock().unwrap().send(()).unwrap();
             Ok::<(), Failed>(())
         };
-        // SAFETY: the futures alone use their operations.
+        // SAFETY: only the futures use their operations.
         let (job, batch) = unsafe { BatchTask::job(&executor, Mutex::new(tell), vec![true, false], make) };
         executor.submit_batch(job, 2);
         told.recv().unwrap();
@@ -276,7 +277,7 @@ fn closing_races_with_everything() {
 
 #[test]
 fn a_dropped_handle_ends_a_parked_future() {
-    // Proves: a future that waits for ever is dropped with its handle, whenever that is dropped.
+    // Proves: a future that waits forever is dropped with its handle, whenever the handle is dropped.
     check(|| {
         let executor = Arc::new(Executor::new(1, 1));
         let worker = serve(&executor, 0);
@@ -296,7 +297,7 @@ fn a_dropped_handle_ends_a_parked_future() {
 
 #[test]
 fn two_workers_draw_from_one_batch() {
-    // Proves: every input is drawn once and the last one to finish answers.
+    // Proves: every input is drawn once, and the last worker to finish answers.
     check(|| {
         let executor = Arc::new(Executor::new(2, 2));
         let workers = [serve(&executor, 0), serve(&executor, 1)];
@@ -304,7 +305,7 @@ fn two_workers_draw_from_one_batch() {
             toy.operation(i).await;
             Ok::<u32, Failed>(i)
         };
-        // SAFETY: the futures alone use their operations.
+        // SAFETY: only the futures use their operations.
         let (job, handle) = unsafe { BatchTask::job(&executor, (), vec![0, 1, 2], make) };
         executor.submit_batch(job, 32); // so that there are two tickets
         assert_eq!(handle.wait(), Ok(vec![Ok(0), Ok(1), Ok(2)]));
@@ -315,8 +316,8 @@ fn two_workers_draw_from_one_batch() {
 
 #[test]
 fn a_release_is_not_lost_on_a_stream_that_falls_asleep() {
-    // Proves: releases before, while and after the worker announces sleep, and with more futures than may be
-    // held, give out everything in order; if the log stops, the rest is of unknown fate.
+    // Proves: releases before, while and after the worker announces its sleep give out everything in order, also if
+    // more futures wait than may be held. If the log stops, the rest has an unknown fate.
     check(|| {
         for stops in [false, true] {
             let log = ToyLog::new();
@@ -347,7 +348,7 @@ fn a_release_is_not_lost_on_a_stream_that_falls_asleep() {
 
 #[test]
 fn a_release_races_with_jobs_and_with_closing() {
-    // Proves: what a worker holds is answered by the release alone, whether it sleeps, gets another job, or ends.
+    // Proves: the release alone answers what a worker holds, whether the worker sleeps, gets another job, or ends.
     check(|| {
         for closes_first in [false, true] {
             let (log, executor) = (ToyLog::new(), Arc::new(Executor::new(1, 2)));
@@ -407,8 +408,8 @@ impl Message {
     }
 }
 
-/// A thread that sleeps on its worker's descriptor, while others wake futures of it and release what it holds. `obeys`: it
-/// sleeps only when the worker says so.
+/// A thread sleeps on its worker's descriptor while other threads wake the worker's futures and release what it holds.
+/// If `obeys`, the thread sleeps only when the worker says so.
 fn sleep_on_the_descriptor(obeys: bool) {
     let (log, messages) = (ToyLog::new(), Arc::new([Message::default(), Message::default()]));
     let mut worker = Worker::new(ToyHost::with_log(Some(log.clone())), OnMiss, OPTIONS);
@@ -421,7 +422,7 @@ fn sleep_on_the_descriptor(obeys: bool) {
                 None => toy.hold_until(until as u64 - 1),
             }
         };
-        // SAFETY: the future alone uses its operations.
+        // SAFETY: only the future uses its operations.
         unsafe { worker.spawn(make, |(), _| ()) }.expect("room");
     }
     let others = [0, 1].map(|i| {
@@ -445,15 +446,15 @@ fn sleep_on_the_descriptor(obeys: bool) {
 
 #[test]
 fn nothing_is_lost_on_a_worker_that_sleeps_on_its_descriptor() {
-    // Proves: wakes and releases before, while and after the sleep is announced are all seen, with futures that wait for
-    // a place meanwhile.
+    // Proves: wakes and releases before, while and after the sleep is announced are all seen, while futures wait for a
+    // place.
     check(|| sleep_on_the_descriptor(true));
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_sleep_that_was_not_granted_is_slept_over() {
-    // Proves: the model above would find a wake-up that is lost: a thread that waits although it was told not to is never
-    // woken in some schedule.
+    // Proves: the model above would find a lost wake-up. A thread that waits although it was told not to is never woken
+    // in some schedule.
     check(|| sleep_on_the_descriptor(false));
 }

@@ -32,20 +32,20 @@ fn sleeper(log: Option<Arc<ToyLog>>) -> (Worker<ToyHost, OnMiss>, WakeFd) {
     (w, fd)
 }
 
-/// Looks whether the descriptor is readable, without waiting.
+/// Returns whether the descriptor is readable, without waiting.
 fn is_readable(fd: &WakeFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&now)).expect("it is open") == 1
 }
 
-/// Waits until the descriptor is readable. (Should it never be, the test fails after a minute.)
+/// Waits until the descriptor is readable. If that never happens, the test fails after a minute.
 fn wait_readable(fd: &WakeFd) {
     let long = Timespec { tv_sec: 60, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&long)).expect("it is open");
     assert_eq!(ready, 1, "woken");
 }
 
-/// What a test does with a future that waits: its waker, which may go to another thread.
+/// A test's access to a waiting future: the future's waker, which may go to another thread.
 #[derive(Clone, Default)]
 struct Bed {
     waker: Rc<Cell<Option<Waker>>>,
@@ -82,8 +82,8 @@ fn spawn_bed(w: &mut Worker<ToyHost, OnMiss>) -> Bed {
 
 #[test]
 fn a_waker_makes_the_descriptor_readable() {
-    // Proves: a wake from another thread while the worker sleeps is seen there, whether it comes before or while the thread
-    // waits; many are one; and the next call of the worker resets the descriptor.
+    // Proves: a wake from another thread makes the descriptor readable while the worker sleeps, whether it comes before
+    // the thread waits or while it does. Many wakes are one. The next call of the worker resets the descriptor.
     let (mut w, fd) = sleeper(None);
     for is_late in [false, true] {
         let beds = [(); 3].map(|()| spawn_bed(&mut w));
@@ -108,8 +108,8 @@ fn a_waker_makes_the_descriptor_readable() {
 
 #[test]
 fn nothing_is_written_for_a_worker_that_is_awake() {
-    // Proves: wakes before the sleep is announced, and after it is over, leave the descriptor alone; the former keep the
-    // worker from falling asleep.
+    // Proves: wakes before the sleep is announced, and after it is over, leave the descriptor alone. The former keep
+    // the worker from falling asleep.
     let (mut w, fd) = sleeper(None);
     let bed = spawn_bed(&mut w);
     bed.take().wake();
@@ -129,14 +129,14 @@ fn nothing_is_written_for_a_worker_that_is_awake() {
 
 #[test]
 fn a_worker_with_something_to_do_does_not_sleep() {
-    // Proves: nobody is told to sleep while a future is live, one could be let in, or the host has more to clean up; nor
-    // without a descriptor.
+    // Proves: no worker is told to sleep while a future is live, while a future could be let in, while the host has
+    // more to clean up, or without a descriptor.
     let mut w = Worker::new(ToyHost::new(), OnMiss, OPTIONS);
     assert_eq!(w.prepare_to_sleep(), Sleep::NotNow);
     let fd = w.wake_fd().expect("a descriptor");
     assert_eq!(w.wake_fd().expect("the same").as_raw_fd(), fd.as_raw_fd());
     assert_eq!(w.prepare_to_sleep(), ASLEEP);
-    // SAFETY: the future alone uses its operations.
+    // SAFETY: only the future uses its operations.
     unsafe { w.spawn(|toy| async move { Toy::operation(toy, 1).await }, |(), _| ()) }.expect("room");
     assert!(is_readable(&fd), "spawned against the rules, after the announcement");
     assert_eq!(w.prepare_to_sleep(), Sleep::NotNow);
@@ -147,8 +147,8 @@ fn a_worker_with_something_to_do_does_not_sleep() {
 
 #[test]
 fn a_worker_that_is_full_sleeps_on_those_that_wait() {
-    // Proves: futures that wait for a place are no reason to stay awake where none will come free by itself; what parked
-    // ones are woken by lets them in.
+    // Proves: futures that wait for a place do not keep the worker awake if no place becomes free by itself. What wakes
+    // parked futures lets the waiting ones in.
     let (mut w, fd) = sleeper(None);
     let gate = Rc::new(Gate::default());
     for _ in 0..9 {
@@ -167,15 +167,15 @@ fn a_worker_that_is_full_sleeps_on_those_that_wait() {
 
 #[test]
 fn a_release_makes_the_descriptor_readable() {
-    // Proves: a held output that is released while the worker sleeps wakes it; one that is released before keeps it awake,
-    // and is given out by the call that would have announced the sleep.
+    // Proves: a held output that is released while the worker sleeps wakes it. One that is released earlier keeps the
+    // worker awake, and the call that would have announced the sleep gives it out.
     let log = ToyLog::new();
     let (mut w, fd) = sleeper(Some(log.clone()));
     let ended = Rc::new(Cell::new(0));
     for until in 1..=2 {
         let ended = ended.clone();
         let make = move |toy| async move { Toy::hold_until(toy, until) };
-        // SAFETY: the future alone uses its operations.
+        // SAFETY: only the future uses its operations.
         unsafe { w.spawn(make, move |(), _| ended.set(until)) }.expect("room");
     }
     assert!(w.run_rounds(9).is_idle);
@@ -195,7 +195,7 @@ fn a_release_makes_the_descriptor_readable() {
 
 #[test]
 fn the_descriptor_outlives_the_worker() {
-    // Proves: a descriptor that is still in somebody's set is not closed, and wakers that are left do no harm.
+    // Proves: a descriptor that is still in a poll set is not closed, and remaining wakers do no harm.
     let (mut w, fd) = sleeper(None);
     let waker = spawn_bed(&mut w).take();
     assert_eq!(w.prepare_to_sleep(), ASLEEP);
@@ -208,7 +208,7 @@ fn the_descriptor_outlives_the_worker() {
 
 #[test]
 fn a_stream_ends_the_sleep() {
-    // Proves: a stream on a worker that has announced a sleep runs, and sleeps and wakes by itself.
+    // Proves: a stream runs on a worker that has announced a sleep, and sleeps and wakes by itself.
     let (mut w, fd) = sleeper(None);
     assert_eq!(w.prepare_to_sleep(), ASLEEP);
     let (mut left, mut ended) = (20, 0);

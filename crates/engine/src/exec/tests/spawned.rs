@@ -24,12 +24,13 @@ impl Log {
         self.0.borrow_mut().1.push(id);
     }
 
-    /// How many have ended.
+    /// Returns how many have ended.
     fn ended(&self) -> usize {
         self.0.borrow().1.len()
     }
 
-    /// All that have ended, in the order in which they were let in: the others have not been.
+    /// Returns all futures that have ended, in the order in which they were let in. The other futures have not been let
+    /// in.
     fn take(&self) -> Vec<u32> {
         let (begun, mut ended) = self.0.take();
         let mut sorted = begun.clone();
@@ -53,7 +54,7 @@ fn worker<S: Suspend>(policy: S, options: WorkerOptions) -> Worker<ToyHost, S> {
     Worker::new(ToyHost::new(), policy, options)
 }
 
-/// Spawns a future of so many operations that logs its number when it ends; `token` goes with it.
+/// Spawns a future of `operations` operations that logs its number when it ends. `token` is dropped with it.
 fn spawn_with<S: Suspend, T: 'static>(
     w: &mut Worker<ToyHost, S>,
     log: &Log,
@@ -72,7 +73,7 @@ fn spawn_with<S: Suspend, T: 'static>(
             id
         }
     };
-    // SAFETY: the future alone uses `toy`.
+    // SAFETY: only the future uses `toy`.
     unsafe { w.spawn(make, move |id, _| ended.ends(id)) }
 }
 
@@ -101,8 +102,8 @@ fn settled<S: Suspend>(w: &Worker<ToyHost, S>) {
 
 #[test]
 fn those_beyond_the_batch_come_in_in_order() {
-    // Proves: whatever drives the worker, all that are spawned end, at most a batch of them is open, and they are
-    // let in in the order in which they were spawned; those that wait are charged for.
+    // Proves: whatever drives the worker, all spawned futures end, at most a batch of them is open, and they are let in
+    // in the order in which they were spawned. Waiting futures are charged.
     for steps in [false, true] {
         let log = Log::default();
         let mut w = worker(OnMiss, OPTIONS);
@@ -125,7 +126,7 @@ fn those_beyond_the_batch_come_in_in_order() {
 
 #[test]
 fn one_that_comes_later_does_not_overtake() {
-    // Proves: a place that has just become free is not for a newcomer while others wait for one.
+    // Proves: a newcomer does not get a place that has just become free while others wait for one.
     let log = Log::default();
     let mut w = worker(OnMiss, OPTIONS);
     (0..6).for_each(|id| {
@@ -144,7 +145,7 @@ fn one_that_comes_later_does_not_overtake() {
 
 #[test]
 fn a_seed_decides_the_order_beyond_the_batch_too() {
-    // Proves: equal seeds give equal orders, so that a simulation can spawn as much as it likes.
+    // Proves: equal seeds give equal orders, so a simulation can spawn as much as it likes.
     let order = |seed| {
         let log = Log::default();
         let mut w = worker(Seeded::new(seed), OPTIONS);
@@ -163,8 +164,8 @@ fn a_seed_decides_the_order_beyond_the_batch_too() {
 
 #[test]
 fn one_that_parks_makes_room() {
-    // Proves: futures that wait for something outside let others in, until as many are parked as may be; when they are
-    // woken, the rest follows, in order.
+    // Proves: futures that wait for something outside let others in, until as many are parked as allowed. When they are
+    // woken, the rest follows in order.
     let (log, gate) = (Log::default(), Rc::new(Gate::default()));
     let mut w = worker(OnMiss, OPTIONS);
     (0..20).for_each(|id| {
@@ -182,7 +183,7 @@ fn one_that_parks_makes_room() {
 
 #[test]
 fn a_strict_batch_is_gathered_from_the_queue() {
-    // Proves: under `Strict` those that wait come in when all of a batch have ended, and then as many as a batch has.
+    // Proves: under `Strict`, waiting futures come in when a whole batch has ended, and then as many as a batch has.
     let log = Log::default();
     let mut w = worker(OnMiss, WorkerOptions { refill: Refill::Strict, ..OPTIONS });
     (0..10).for_each(|id| {
@@ -203,8 +204,8 @@ fn a_strict_batch_is_gathered_from_the_queue() {
 
 #[test]
 fn a_full_queue_refuses() {
-    // Proves: at either limit the next one is refused, dropped without having begun, and counted nowhere; with a place free
-    // again there is room again.
+    // Proves: at either limit the next future is refused, dropped without having begun, and counted nowhere. When a
+    // place is free again, there is room again.
     let (log, token) = (Log::default(), Rc::new(()));
     let mut w = worker(OnMiss, WorkerOptions { queued_max: 2, ..OPTIONS });
     (0..5).for_each(|id| {
@@ -228,7 +229,7 @@ fn a_full_queue_refuses() {
 
 #[test]
 fn a_place_that_is_free_needs_no_queue() {
-    // Proves: without a queue, as many are taken as there are places, and nothing is charged.
+    // Proves: without a queue, as many futures are taken as there are places, and nothing is charged.
     let log = Log::default();
     let mut w = worker(OnMiss, WorkerOptions { queued_max: 0, ..OPTIONS });
     (0..4).for_each(|id| {
@@ -243,8 +244,8 @@ fn a_place_that_is_free_needs_no_queue() {
 
 #[test]
 fn one_that_waits_can_be_cancelled() {
-    // Proves: a future is cancelled before it has a place, in it, and not after its end; its name stays its own, and the
-    // others come in in order.
+    // Proves: a future can be cancelled before it has a place and while it has one, but not after its end. Its name is
+    // not reused, and the others come in in order.
     let (log, token) = (Log::default(), Rc::new(()));
     let mut w = worker(OnMiss, OPTIONS);
     let names: Vec<_> = (0..12).map(|id| spawn_with(&mut w, &log, id, 2, token.clone()).unwrap()).collect();
@@ -265,14 +266,14 @@ fn one_that_waits_can_be_cancelled() {
 
 #[test]
 fn a_panic_leaves_the_queue_as_it_is() {
-    // Proves: a panic of what makes a future, when that is let in, and one of a future go to the caller of the round; the
-    // slot is free again, and the others go on.
+    // Proves: a panic while a future is made, when it is let in, and a panic of a future reach the caller of the round.
+    // The slot is free again, and the others continue.
     let log = Log::default();
     let mut w = worker(OnMiss, OPTIONS);
     (0..6).for_each(|id| {
         spawn(&mut w, &log, id, 1);
     });
-    // More than there are slots: none is lost.
+    // More futures than there are slots: none is lost.
     for in_future in [false, true].repeat(8) {
         let make = move |_| {
             assert!(in_future, "make");
@@ -296,8 +297,8 @@ fn a_panic_leaves_the_queue_as_it_is() {
 
 #[test]
 fn a_dropped_worker_drops_those_that_wait() {
-    // Proves: with the worker go those that have a place and those that wait, without their `end`, even if drops panic;
-    // nothing stays charged.
+    // Proves: the futures that have a place and those that wait are dropped with the worker, without their `end`, even
+    // if drops panic. Nothing stays charged.
     struct Loud(Rc<Cell<u32>>);
     impl Drop for Loud {
         fn drop(&mut self) {
@@ -323,7 +324,8 @@ fn a_dropped_worker_drops_those_that_wait() {
 
 #[test]
 fn held_outputs_keep_those_that_wait_out() {
-    // Proves: with as many outputs held as may be nothing is let in, though places are free; the release lets the rest in.
+    // Proves: while as many outputs are held as allowed, nothing is let in although places are free. The release lets
+    // the rest in.
     let (toys, log) = (ToyLog::new(), Log::default());
     let options = WorkerOptions { held_max: 4, ..OPTIONS };
     let mut w = Worker::new(ToyHost::with_log(Some(toys.clone())), OnMiss, options);
@@ -337,7 +339,7 @@ fn held_outputs_keep_those_that_wait_out() {
             assert_eq!(fate, Fate::Durable);
             ended.ends(id);
         };
-        // SAFETY: the future alone uses its operations.
+        // SAFETY: only the future uses its operations.
         unsafe { w.spawn(make, end) }.expect("room");
     }
     while w.round() {}
@@ -353,7 +355,8 @@ fn held_outputs_keep_those_that_wait_out() {
 
 #[test]
 fn rounds_are_bounded() {
-    // Proves: a call goes round no more often than it is told to, and says what has ended and whether anything moves yet.
+    // Proves: a call makes no more rounds than it is told to, and says what has ended and whether anything can move
+    // yet.
     let (log, gate) = (Log::default(), Rc::new(Gate::default()));
     let mut w = worker(OnMiss, OPTIONS);
     assert_eq!(w.run_rounds(5), WorkerProgress { rounds: 0, ended: 0, is_idle: true });

@@ -23,7 +23,7 @@ pub(super) fn worker<S: Suspend>(policy: S, batch: usize, refill: Refill) -> Wor
     Worker::new(ToyHost::new(), policy, options)
 }
 
-/// Runs futures, each of as many one-step operations as `lengths` says; returns the order in which they ended.
+/// Runs futures, each of as many one-step operations as `lengths` says. Returns the order in which they ended.
 fn run<S: Suspend>(worker: &mut Worker<ToyHost, S>, lengths: &[u32]) -> Vec<usize> {
     let (mut inputs, mut ended) = (lengths.iter().enumerate(), Vec::new());
     let next = |toy| {
@@ -44,7 +44,7 @@ fn run<S: Suspend>(worker: &mut Worker<ToyHost, S>, lengths: &[u32]) -> Vec<usiz
 
 #[test]
 fn every_future_ends_once_under_every_policy() {
-    // Proves: none is lost or run twice, whatever the batch, the refill and the policy.
+    // Proves: no future is lost or run twice, whatever the batch, the refill and the policy.
     let lengths: Vec<u32> = (0..100).map(|i| i * 7 % 13).collect();
     let check = |mut ended: Vec<usize>| {
         ended.sort_unstable();
@@ -62,7 +62,7 @@ fn every_future_ends_once_under_every_policy() {
 
 #[test]
 fn short_futures_overtake_long_ones_unless_alone() {
-    // Proves: futures of a batch are interleaved, those of a batch of one are not.
+    // Proves: futures of a batch are interleaved. Futures of a batch of one are not.
     assert_eq!(run(&mut worker(OnMiss, 2, Refill::Immediate), &[50, 1, 1, 1]), [1, 2, 3, 0]);
     assert_eq!(run(&mut worker(OnMiss, 1, Refill::Immediate), &[50, 1, 1, 1]), [0, 1, 2, 3]);
     assert_eq!(run(&mut worker(Never, 2, Refill::Immediate), &[50, 1, 1, 1]), [0, 1, 2, 3]);
@@ -81,8 +81,8 @@ impl<const G: bool> Suspend for Noting<G> {
     }
 }
 
-/// Runs eight futures of two kinds, next to each other, for some rounds. Returns the kinds in the order in which they were stepped, and
-/// how many groups were counted.
+/// Runs eight futures of two kinds, next to each other, for some rounds. Returns the kinds in the order in which they
+/// were stepped, and the number of groups counted.
 fn steps_of_two_kinds<const GATHERS: bool>() -> (Vec<u32>, u64) {
     const OPEN: u32 = 8;
     let mut w = worker(Noting::<GATHERS>::default(), OPEN as usize, Refill::Immediate);
@@ -101,11 +101,11 @@ fn steps_of_two_kinds<const GATHERS: bool>() -> (Vec<u32>, u64) {
 
 #[test]
 fn futures_that_do_the_same_are_stepped_one_after_the_other() {
-    // Proves: under a policy that gathers, each round goes over its futures by kind, none is left out or stepped twice, and the groups
-    // are counted; under others they keep their places.
+    // Proves: under a policy that gathers, each round steps its futures by kind, none is left out or stepped twice, and
+    // the groups are counted. Under other policies the futures keep their places.
     let (steps, teams) = steps_of_two_kinds::<true>();
     assert_eq!(steps, [0, 0, 0, 0, 1, 1, 1, 1].repeat(5));
-    // (A round for the first polls; five and one in which the operations end; one for the last polls.)
+    // One round for the first polls, five for steps, one in which the operations end, and one for the last polls.
     assert_eq!(teams, 1 + 2 * 6 + 1);
     let (steps, teams) = steps_of_two_kinds::<false>();
     assert_eq!((steps, teams), ([0, 1].repeat(4 * 5), 0));
@@ -113,14 +113,14 @@ fn futures_that_do_the_same_are_stepped_one_after_the_other() {
 
 #[test]
 fn a_strict_batch_ends_before_the_next_begins() {
-    // Proves: under `Strict` nothing overtakes across batches; under `Immediate` it does.
+    // Proves: under `Strict` nothing overtakes across batches. Under `Immediate` it does.
     assert_eq!(run(&mut worker(OnMiss, 2, Refill::Strict), &[50, 1, 1, 50]), [1, 0, 2, 3]);
     assert_eq!(run(&mut worker(OnMiss, 2, Refill::Immediate), &[50, 1, 1, 90]), [1, 2, 0, 3]);
 }
 
 #[test]
 fn big_futures_run_in_a_kept_buffer() {
-    // Proves: futures beyond the inline bytes, over-aligned ones too, run and are dropped once each.
+    // Proves: futures larger than the inline bytes, and over-aligned ones, run and are dropped once each.
     #[repr(align(256))]
     struct Big([u8; 3000], std::rc::Rc<Cell<u32>>);
     impl Drop for Big {
@@ -148,7 +148,7 @@ fn big_futures_run_in_a_kept_buffer() {
 
 #[test]
 fn a_panic_leaves_the_worker_usable() {
-    // Proves: a panic at a poll, in the sink or in a drop drops all futures, and the worker goes on.
+    // Proves: a panic at a poll, in the sink or in a drop drops all futures, and the worker continues.
     struct Loud<'a>(&'a Cell<u32>, bool);
     impl Drop for Loud<'_> {
         fn drop(&mut self) {
@@ -180,7 +180,7 @@ fn a_panic_leaves_the_worker_usable() {
 
 #[test]
 fn parked_futures_give_way_up_to_a_limit() {
-    // Proves: with a batch of 2 all 10 parked futures let others run, and end when the gate opens.
+    // Proves: with a batch of 2, all 10 parked futures let others run, and end when the gate opens.
     let mut w = worker(OnMiss, 2, Refill::Immediate);
     let (gate, ended, mut i) = (Gate::default(), RefCell::new(Vec::new()), 0);
     let gate = &gate;
@@ -208,8 +208,8 @@ fn parked_futures_give_way_up_to_a_limit() {
 
 #[test]
 fn those_that_wait_for_each_other_are_not_joined_by_more() {
-    // Proves: while many wait for each other, a batch is parked beyond the live one, and no more is let in; when nothing is live, a batch
-    // more is.
+    // Proves: while many futures wait for each other, a batch is parked beyond the live one, and no more is let in.
+    // When nothing is live, one more batch is let in.
     for waiting in [0, 3] {
         let mut w = worker(OnMiss, 2, Refill::Immediate);
         w.host().life.waiting.set(waiting);
@@ -276,7 +276,7 @@ fn a_worker_sleeps_while_all_are_parked() {
 
 #[test]
 fn stepping_aside_is_no_end() {
-    // Proves: a future that wakes itself goes on, alone and among others.
+    // Proves: a future that wakes itself continues, alone and among others.
     for batch in [1, 4] {
         let mut w = worker(OnMiss, batch, Refill::Immediate);
         let (mut i, mut ended) = (0, 0);
@@ -295,7 +295,7 @@ fn stepping_aside_is_no_end() {
 
 #[test]
 fn a_batch_holds_from_when_it_is_set() {
-    // Proves: so many are open from then on, within the limits.
+    // Proves: after `set_batch`, this many futures are open, within the limits.
     let mut w = worker(OnMiss, 8, Refill::Immediate);
     w.set_batch(3);
     let before = w.counters();
@@ -311,7 +311,7 @@ fn a_batch_holds_from_when_it_is_set() {
 
 #[test]
 fn the_epoch_moves_on_under_load_but_not_past_what_is_in_flight() {
-    // Proves: stamps are renewed. (That none is passed over, `Local::refresh` asserts.)
+    // Proves: stamps are renewed. `Local::refresh` asserts that none is passed over.
     let mut w = worker(OnMiss, 8, Refill::Immediate);
     let first = {
         w.host().local().enter();

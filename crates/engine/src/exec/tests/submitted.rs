@@ -51,7 +51,7 @@ impl Pool {
         handle
     }
 
-    /// Keeps a worker's thread busy until the sender goes; returns when it is.
+    /// Keeps a worker's thread busy until the sender is dropped. Returns when the thread is busy.
     fn block_a_worker(&self) -> (Sender<()>, Handle<(), Failed>) {
         let (release, released) = channel::<()>();
         let (started, starts) = channel();
@@ -78,7 +78,7 @@ where
     P: FnOnce(&'static Toy) -> F + Send + 'static,
     F: Future<Output = Outcome<T>> + 'static,
 {
-    // SAFETY: the futures of these tests alone use their operations.
+    // SAFETY: only the futures of these tests use their operations.
     unsafe { Task::job(executor, make) }
 }
 
@@ -132,7 +132,7 @@ fn nothing_comes(receiver: &Receiver<&'static str>) -> bool {
 
 #[test]
 fn results_come_to_threads_and_to_futures() {
-    // Proves: handles can be waited for, and awaited on the worker that runs what they stand for.
+    // Proves: a handle can be waited for, and can be awaited on the worker that runs its future.
     let pool = Pool::new(1, 64);
     let handles: Vec<_> = (0..500_u64)
         .map(|i| {
@@ -160,7 +160,7 @@ fn results_come_to_threads_and_to_futures() {
 
 #[test]
 fn panics_are_answered_and_harm_no_other() {
-    // Proves: a panic while making, polling or dropping a future reaches its handle alone.
+    // Proves: a panic while making, polling or dropping a future reaches only the future's handle.
     struct Loud;
     impl Drop for Loud {
         fn drop(&mut self) {
@@ -207,8 +207,8 @@ fn panics_are_answered_and_harm_no_other() {
 
 #[test]
 fn dropped_handles_cancel() {
-    // Proves: a parked future is dropped at once when its handle is, a queued one is not started, a detached
-    // one runs.
+    // Proves: when its handle is dropped, a parked future is dropped at once and a queued future is not started. A
+    // detached future runs.
     let pool = Pool::new(1, 64);
     let (tell, told) = channel();
     let gate = Gate::default();
@@ -255,8 +255,7 @@ fn dropped_handles_cancel() {
 
 #[test]
 fn a_full_inbox_blocks_or_refuses() {
-    // Proves: `try_submit` hands the job back, `submit` waits for room, on the worker itself it answers
-    // `Full`.
+    // Proves: `try_submit` hands the job back, `submit` waits for room, and on the worker itself it answers `Full`.
     let pool = Pool::new(1, 2);
     let executor = pool.executor.clone();
     let (release, released) = channel::<()>();
@@ -264,7 +263,7 @@ fn a_full_inbox_blocks_or_refuses() {
     let own = pool.run(move |_| async move {
         started.send(()).unwrap();
         let _ = released.recv();
-        // The inbox is full, and its worker is busy with us.
+        // The inbox is full, and its worker is running this future.
         let (job, refused) = task(&executor, |_| async { Ok(()) });
         executor.submit(job);
         Ok(refused.is_done().then(|| refused.wait()))
@@ -303,8 +302,8 @@ impl Wake for Rings {
 
 #[test]
 fn submissions_wait_for_room() {
-    // Proves: a submission is pending while the inbox is full, is woken once there is room, in order, and passes a wake-up on if
-    // it is dropped; none is left behind; at `close` all are answered.
+    // Proves: a submission is pending while the inbox is full, is woken in order when there is room, and passes a
+    // wake-up on if it is dropped. None is left behind. At `close` all are answered.
     let pool = Pool::new(1, 1);
     let (release, blocker) = pool.block_a_worker();
     let queued = pool.run(|_| async { Ok(0) });
@@ -323,7 +322,7 @@ fn submissions_wait_for_room() {
     assert_eq!((blocker.wait(), queued.wait()), (Ok(()), Ok(0)));
     until(|| rings[0].0.load(SeqCst) == 1);
     assert_eq!(rings[1].0.load(SeqCst), 0, "there was one place");
-    drop(second); // it has not been woken
+    drop(second); // the submission has not been woken
     drop(first);
     assert_eq!((rings[1].0.load(SeqCst), rings[2].0.load(SeqCst)), (0, 1));
     assert_eq!(poll(&mut third, &rings[2]), Poll::Ready(()));
@@ -347,8 +346,8 @@ fn submissions_wait_for_room() {
 
 #[test]
 fn a_submission_that_is_queued_is_not_woken_for_another() {
-    // Proves: one that has found room without being woken, as it was polled for another reason, does not take a wake-up from one
-    // that waits.
+    // Proves: a submission that found room because it was polled for another reason does not take a wake-up from a
+    // waiting one.
     let executor = Executor::new(1, 1); // no worker: the test makes room
     let rings: [Arc<Rings>; 2] = std::array::from_fn(|_| Arc::default());
     let poll = |submission: &mut Submission<'_, Toy>, which: usize| {
@@ -373,7 +372,7 @@ fn a_submission_that_is_queued_is_not_woken_for_another() {
 
 #[test]
 fn a_worker_does_not_wait_for_itself() {
-    // Proves: `wait` on a worker's thread of the same executor is an error, of another one it is not.
+    // Proves: `wait` on a worker's thread of the same executor is an error. On a thread of another executor it is not.
     let (pool, other) = (Pool::new(1, 64), Arc::new(Pool::new(1, 64)));
     let (executor, far) = (pool.executor.clone(), other.clone());
     let tried = pool.run(move |_| async move {
@@ -387,7 +386,7 @@ fn a_worker_does_not_wait_for_itself() {
 
 #[test]
 fn closing_answers_everyone() {
-    // Proves: at `close` queued jobs are answered `Closed`, open futures `Cancelled`, later jobs `Closed`.
+    // Proves: at `close`, queued jobs are answered `Closed`, open futures `Cancelled`, and later jobs `Closed`.
     let pool = Pool::new(1, 64);
     let gate = Gate::default();
     let passing = gate.clone();
@@ -425,7 +424,7 @@ fn batch(
         Ok(i * 2)
     };
     let each: Box<dyn Fn(u32) + Send + Sync> = Box::new(each);
-    // SAFETY: the futures alone use their operations and the shared closure.
+    // SAFETY: only the futures use their operations and the shared closure.
     let (job, handle) = unsafe {
         BatchTask::job(&pool.executor, each, (0..n).collect(), move |toy, each: &'static Box<_>, i| {
             make(toy, &**each, i)
@@ -437,7 +436,7 @@ fn batch(
 
 #[test]
 fn a_batch_comes_back_in_order() {
-    // Proves: each input runs once, on whichever worker; a panic is its own result only; an empty batch is
+    // Proves: each input runs once, on whichever worker. A panic affects only its own result. An empty batch is
     // answered.
     let pool = Pool::new(2, 64);
     let runs = Arc::new(AtomicUsize::new(0));
@@ -490,7 +489,7 @@ fn idle_workers_take_from_a_stuck_one() {
 
 #[test]
 fn a_failed_worker_leaves_nobody_waiting() {
-    // Proves: when a worker's host panics, its futures and jobs are answered, and later ones are refused.
+    // Proves: when a worker's host panics, its futures and jobs are answered, and later jobs are refused.
     let executor = Arc::new(Executor::<Toy>::new(1, 64));
     let serving = executor.clone();
     let thread = thread::spawn(move || {
@@ -531,7 +530,7 @@ fn many_threads_submit_to_sleepy_workers() {
     });
 }
 
-/// Two workers of two places each; the second one comes later.
+/// Two workers of two places each. The second worker starts later.
 struct Pair {
     executor: Arc<Executor<Toy>>,
     threads: Vec<JoinHandle<()>>,
@@ -539,7 +538,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The first worker is full of futures that wait for the gate, and sleeps.
+    /// Makes the pair. The first worker is full of futures that wait for the gate, and sleeps.
     fn with_a_full_one() -> Pair {
         let mut pair = Pair::new();
         for _ in 0..2 {
@@ -584,8 +583,8 @@ impl Drop for Pair {
 
 #[test]
 fn a_job_for_a_full_sleeper_wakes_an_idle_worker() {
-    // Proves: a worker that sleeps because it has no room is not notified in place of one that has: a job in its inbox
-    // runs on the idle worker.
+    // Proves: a job in the inbox of a worker that sleeps without room wakes an idle worker, which runs the job. The
+    // worker without room is not notified instead.
     let pair = Pair::with_a_full_one();
     for i in 0..3 {
         let (job, handle) = task(&pair.executor, move |_| async move { Ok(i) });
@@ -598,10 +597,10 @@ fn a_job_for_a_full_sleeper_wakes_an_idle_worker() {
 
 #[test]
 fn a_worker_that_is_never_idle_takes_what_a_full_sleeper_cannot() {
-    // Proves: jobs that wait with a full worker do not wait for the last job of a busy one.
+    // Proves: jobs that wait with a full worker do not wait for the last job of a busy worker.
     let pair = Pair::with_a_full_one();
     let (is_over, is_busy) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    // It begins anew again and again, so that its worker's place is never empty for long.
+    // The future starts again and again, so that its worker's place is never empty for long.
     for _ in 0..2 {
         let (is_over, is_busy, executor) = (is_over.clone(), is_busy.clone(), Arc::downgrade(&pair.executor));
         fn again(
@@ -633,7 +632,7 @@ fn a_worker_that_is_never_idle_takes_what_a_full_sleeper_cannot() {
 
 #[test]
 fn what_a_full_worker_has_not_drawn_of_a_batch_is_drawn_by_others() {
-    // Proves: the ticket of a batch does not stay with a worker that has no room for the rest of it.
+    // Proves: the ticket of a batch does not stay with a worker that has no room for the rest of the batch.
     let mut pair = Pair::new();
     let (gate, done) = (pair.gate.clone(), Arc::new(AtomicUsize::new(0)));
     let make = |_: &'static Toy, shared: &'static (Gate, Arc<AtomicUsize>), waits: bool| async move {
@@ -644,7 +643,7 @@ fn what_a_full_worker_has_not_drawn_of_a_batch_is_drawn_by_others() {
         Ok::<(), Failed>(())
     };
     let inputs = vec![true, true, false, false, false];
-    // SAFETY: the futures alone use their operations.
+    // SAFETY: only the futures use their operations.
     let (job, handle) = unsafe { BatchTask::job(&pair.executor, (gate, done.clone()), inputs, make) };
     pair.executor.submit_batch(job, 5); // one ticket
     until(|| pair.executor.inboxes[0].notifier.is_full());

@@ -1,4 +1,4 @@
-//! Operations that take a number of steps and touch nothing, and a host that holds what it is told to.
+//! Operations that take a number of steps and touch nothing, and a host that holds outputs as it is told.
 
 use super::toy_log::ToyLog;
 use crate::epoch::{Epochs, Local};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const PLACES: usize = 4;
 
-/// The result type's error.
+/// The error of the result type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed(pub(super) TaskError);
 
@@ -36,39 +36,39 @@ pub(super) struct Toy {
     used: Cell<u32>,
     steps_left: [Cell<u32>; PLACES],
     started: Cell<bool>,
-    /// `None` once it has been asked for.
+    /// `None` after it has been asked for.
     held_until: Cell<Option<u64>>,
-    /// Of the present future so far.
+    /// The work of the present future so far.
     work: Cell<u64>,
-    /// What its steps do.
+    /// The kind of the future's next steps.
     kind: Cell<u32>,
     pub(super) life: Rc<Life>,
 }
 
-/// What the slots of a worker have seen.
+/// What the slots of a worker have observed.
 #[derive(Default)]
 pub(super) struct Life {
     local: OnceCell<Rc<Local>>,
-    /// What operations find when they are posted: true once it is reclaimed.
+    /// What operations find when they are posted. True once the object is reclaimed.
     object: RefCell<Rc<Cell<bool>>>,
     pub(super) started: Cell<u32>,
     pub(super) ended: Cell<u32>,
     pub(super) operations_made: Cell<u32>,
     pub(super) maintained: Cell<u32>,
     pub(super) fails: Cell<bool>,
-    /// Retires nothing, and so allocates nothing.
+    /// The host retires nothing, and therefore allocates nothing.
     pub(super) is_idle: Cell<bool>,
-    /// What the worker works at.
+    /// The worker's level.
     pub(super) level: Cell<Option<Level>>,
-    /// What it looks at: the time passes by what the futures say.
+    /// The reading that the worker takes. The futures advance its time.
     pub(super) reading: Cell<Reading>,
     pub(super) longs: Cell<usize>,
     pub(super) waiting: Cell<usize>,
-    /// What was found best.
+    /// The best level found.
     pub(super) known: Cell<Option<Known>>,
-    /// How often.
+    /// How often a new best level was found.
     pub(super) found: Cell<u32>,
-    /// Bytes that are charged for futures that wait, and how many may be; `None`: any.
+    /// The bytes that are charged for waiting futures, and the most that may be charged. `None` means no limit.
     pub(super) charged: Cell<usize>,
     pub(super) charged_max: Cell<Option<usize>>,
 }
@@ -133,22 +133,22 @@ impl Operations for Toy {
 }
 
 impl Toy {
-    /// An operation of so many suspensions.
+    /// Returns an operation of `steps` suspensions.
     pub(super) fn operation(&self, steps: u32) -> Operation<'_> {
         Operation { toy: self, steps, place: None, found: None }
     }
 
-    /// The future's steps do this.
+    /// Sets the kind of the future's steps.
     pub(super) fn set_kind(&self, kind: u32) {
         self.kind.set(kind);
     }
 
-    /// The future has done so much work so far.
+    /// Sets how much work the future has done so far.
     pub(super) fn has_done(&self, work: u64) {
         self.work.set(work);
     }
 
-    /// The future's output is to be held.
+    /// Holds the future's output until `until`.
     pub(super) fn hold_until(&self, until: u64) {
         self.held_until.set(Some(until));
     }
@@ -208,7 +208,7 @@ impl Life {
     /// Unlinks the object that operations find, and retires it.
     pub(super) fn replace_object(&self) {
         let old = Rc::into_raw(self.object.take());
-        // SAFETY: operations posted from now on find another one; it is reclaimed once, on this thread.
+        // SAFETY: operations posted from now on find another object. The old one is reclaimed once, on this thread.
         unsafe {
             self.local()
                 .retire(old.cast_mut().cast(), 0, |_, p, _| Rc::from_raw(p.cast::<Cell<bool>>()).set(true));
@@ -223,12 +223,12 @@ pub(super) struct ToyHost {
 }
 
 impl ToyHost {
-    /// Holds nothing.
+    /// Makes a host that holds nothing.
     pub(super) fn new() -> Self {
         ToyHost::with_log(None)
     }
 
-    /// Holds outputs as the log says.
+    /// Makes a host that holds outputs as the log says.
     pub(super) fn with_log(log: Option<Arc<ToyLog>>) -> Self {
         let local = Rc::new(Local::new(&Epochs::new(), &Memory::new(1 << 30)));
         let life = Rc::new(Life { local: OnceCell::from(local.clone()), ..Life::default() });
@@ -285,7 +285,7 @@ impl Host for ToyHost {
         assert!(!self.life.fails.get(), "the host fails");
         self.life.maintained.update(|n| n + 1);
         if !self.life.is_idle.get() {
-            self.life.replace_object(); // so that the epoch has a reason to move on
+            self.life.replace_object(); // gives the epoch a reason to move on
         }
         false
     }
@@ -332,7 +332,7 @@ impl OutputGate for ToyHost {
     }
 }
 
-/// Something outside, on one thread, that futures wait for.
+/// Something outside that futures on one thread wait for.
 #[cfg(not(braid_shuttle))]
 #[derive(Default)]
 pub(super) struct Gate {
@@ -358,7 +358,7 @@ impl Gate {
     }
 }
 
-/// Lets the others go first.
+/// Lets the other futures go first.
 pub(super) async fn step_aside() {
     let mut is_first = true;
     std::future::poll_fn(|context| {

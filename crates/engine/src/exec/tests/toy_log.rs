@@ -1,4 +1,4 @@
-//! A log of which a test says how far it is durable, and can tell who waits for it.
+//! A log whose durable position a test sets, and which can tell what waits for it.
 
 use crate::exec::contract::Released;
 use crate::sync::atomic::{AtomicU64, Ordering::*};
@@ -8,7 +8,7 @@ use std::task::Waker;
 
 #[derive(Default)]
 pub(super) struct ToyLog {
-    /// Twice as far as it is durable, plus one if it has stopped.
+    /// Twice the durable position, plus one if the log has stopped.
     released: AtomicU64,
     waiting: Mutex<Waiting>,
     changed: Condvar,
@@ -27,13 +27,13 @@ impl ToyLog {
         Arc::default()
     }
 
-    /// It is durable until there.
+    /// Makes the log durable up to `until`.
     pub(super) fn release(&self, until: u64) {
         assert!(!self.released().is_final && until >= self.released().until);
         self.change(until << 1);
     }
 
-    /// It will not get further.
+    /// Stops the log at its position.
     pub(super) fn stop(&self) {
         self.change(self.released().until << 1 | 1);
     }
@@ -83,7 +83,8 @@ impl ToyLog {
 
 #[cfg(not(braid_shuttle))]
 impl ToyLog {
-    /// Blocks until a worker sleeps until something is released. (One that has been woken otherwise counts as well.)
+    /// Blocks until a worker sleeps until something is released. A worker that was woken for another reason counts as
+    /// well.
     pub(super) fn await_sleeper(&self) {
         self.await_that(|waiting| !waiting.wakers.is_empty());
     }

@@ -1,21 +1,23 @@
-//! Workers that fight with each other search for their level together: one leads, and the others take over whatever it is at.
-//! By itself, each would find that more open at once get it a larger share of what all fight for.
+//! Workers that conflict with each other search for their level together: one leads, and the others take over its
+//! level, whatever it is. If each worker searched by itself, each would find that more open futures get it a larger
+//! share of what all compete for.
 //!
-//! Invariant: only the worker whose number the word has changes it; anyone may take the lead while it has none.
+//! Invariant: only the worker whose number is in the word changes the word. Any worker may take the lead while the word
+//! has no number.
 
 use crate::exec::tune::level::Level;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What the workers of a database have in common. Relaxed throughout: levels order nothing.
+/// The part that the workers of a database share. Relaxed throughout, because levels order nothing.
 #[derive(Debug, Default)]
 pub(crate) struct SharedLevel {
-    /// The leader's number, from 1 on, above the bits of its level; 0: nobody leads.
+    /// The leader's number, from 1 on, above the bits of its level. 0 means that no worker leads.
     word: AtomicU64,
     members: AtomicU32,
 }
 
-/// One worker's part in it.
+/// One worker's part.
 #[derive(Debug)]
 pub(crate) struct Member {
     shared_level: Arc<SharedLevel>,
@@ -28,7 +30,8 @@ impl Member {
         Member { shared_level, number }
     }
 
-    /// Of a worker at `level`: the level to take over, if it fights with others and another one leads.
+    /// For a worker at `level`: returns the level to take over, if the worker conflicts with others and another worker
+    /// leads.
     pub(crate) fn follow(&self, level: Level, is_contended: bool) -> Option<Level> {
         if !is_contended {
             self.resign();
@@ -38,7 +41,7 @@ impl Member {
         let seen = word.load(Relaxed);
         match seen >> 32 {
             0 => {
-                let _ = word.compare_exchange(0, self.word_at(level), Relaxed, Relaxed); // or another has been first
+                let _ = word.compare_exchange(0, self.word_at(level), Relaxed, Relaxed); // or another was first
                 None
             }
             leader if leader == self.number => {
@@ -49,7 +52,7 @@ impl Member {
         }
     }
 
-    /// Others need not follow any longer.
+    /// Stops leading, so that others need not follow any longer.
     pub(crate) fn resign(&self) {
         if self.shared_level.word.load(Relaxed) >> 32 == self.number {
             self.shared_level.word.store(0, Relaxed);

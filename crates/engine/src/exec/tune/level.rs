@@ -1,15 +1,15 @@
-//! How a worker works: how many futures are open, and how the operations of those that are let in run.
+//! How a worker works: how many futures are open, and how their operations run.
 
 use std::fmt;
 
 /// How many transactions a worker keeps open at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BatchSize {
-    /// What measures best on the work at hand, from one after the other to `batch_max` at once; found out while
-    /// the worker works, and again when the work changes.
+    /// The number that measures best on the present workload, from one at a time up to `batch_max` at once. The worker
+    /// finds it out while it works, and again when the workload changes.
     #[default]
     Auto,
-    /// So many, 1 or more.
+    /// This number, at least 1.
     Fixed(usize),
 }
 
@@ -22,21 +22,21 @@ impl From<usize> for BatchSize {
 /// How the operations of a future run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// Posted, and stepped by the worker's policy.
+    /// Operations are posted, and the worker's policy steps them.
     Interleaved,
-    /// Where they stand, with prefetching.
+    /// Operations run in place, with prefetching.
     Prefetching,
-    /// Where they stand, without.
+    /// Operations run in place, without prefetching.
     Sequential,
 }
 
-/// How a worker works: futures open at once, and how those that are let in run. Interleaved ones alone can be
-/// several.
+/// How a worker works: how many futures are open at once, and how the operations of the futures that are let in run.
+/// Only interleaved futures can be several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
     /// How their operations run.
     pub style: Execution,
-    /// Futures open at once.
+    /// How many futures are open at once.
     pub batch: usize,
 }
 
@@ -59,7 +59,7 @@ impl Level {
         self.style != Execution::Interleaved
     }
 
-    /// In one word, not 0.
+    /// Returns the level in one word that is not 0.
     pub(crate) fn to_bits(self) -> u32 {
         let style = match self.style {
             Execution::Interleaved => 1,
@@ -80,12 +80,12 @@ impl Level {
     }
 }
 
-/// What a worker leaves to the next one of its database.
+/// What a worker leaves to the next worker of its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     /// The best level.
     pub(crate) level: Level,
-    /// Series of trials in a row that have found nothing better, [`Known::IN_VAIN_MAX`] at most.
+    /// How many series of trials in a row have found nothing better, at most [`Known::IN_VAIN_MAX`].
     pub(crate) in_vain: u32,
 }
 
@@ -93,7 +93,7 @@ impl Known {
     pub(crate) const IN_VAIN_MAX: u32 = 3;
     const IN_VAIN_SHIFT: u32 = 30;
 
-    /// In one word, not 0.
+    /// Returns the value in one word that is not 0.
     pub(crate) fn to_bits(self) -> u32 {
         debug_assert!(self.in_vain <= Known::IN_VAIN_MAX);
         self.in_vain << Known::IN_VAIN_SHIFT | self.level.to_bits()

@@ -1,4 +1,4 @@
-//! How many futures a worker keeps open, found out while it works. See docs/design/adaptive.md.
+//! Finds out how many futures a worker should keep open, while it works. See docs/design/adaptive.md.
 
 pub(crate) mod group;
 pub(crate) mod level;

@@ -1,18 +1,18 @@
-//! How many futures a worker keeps open, found out while it works: a search by measurement. Pure: it is
-//! told what was measured and answers with a level; `core.rs` measures and applies. See
+//! Finds out how many futures a worker should keep open, by measurement while the worker works. The search is pure: it
+//! is told what was measured and answers with a level. `core.rs` measures and applies the level. See
 //! docs/design/adaptive.md for the arithmetic of what the search costs.
 //!
 //! Invariants:
-//! - `levels[at]` is the incumbent; what is open meanwhile is that or the challenger of a trial.
-//! - A trial has at most `PAIRS_MAX` pairs of windows; between two series of trials lies a hold of at least
+//! - `levels[at]` is the incumbent. The worker uses the incumbent or the challenger of a trial.
+//! - A trial has at most `PAIRS_MAX` pairs of windows. Between two series of trials lies a hold of at least
 //!   `HOLD_NS_MIN`, which doubles up to `HOLD_NS_MAX` while nothing better is found.
 
 use super::level::{Execution, Known, Level};
 
-/// What a window has shown.
+/// The result of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// When it ended.
+    /// When the window ended.
     pub(crate) now_ns: u64,
     /// Useful work per nanosecond.
     pub(crate) rate: f64,
@@ -25,65 +25,65 @@ const BATCHES: [usize; 6] = [4, 8, 16, 32, 48, 64];
 const SEQUENTIAL: usize = 2;
 /// Where the search starts if nothing is known: two steps from most optima.
 const BATCH_FIRST: usize = 16;
-/// Pairs of windows, one of the incumbent and one of the challenger, that a trial takes at most.
+/// The most pairs of windows that a trial takes. A pair is one window of the incumbent and one of the challenger.
 const PAIRS_MAX: usize = 9;
-/// How many of these may speak against the challenger.
+/// How many of these pairs may speak against the challenger.
 const AGAINST_MAX: usize = 2;
-/// A challenger takes over if it is better by this.
+/// A challenger takes over if it is better by this factor.
 const BETTER: f64 = 1.03;
-/// This many failed attempts per future are contention: then fewer at once take over if they are no worse.
+/// This many failed attempts per future are contention. Under contention a smaller batch takes over if it is no worse.
 const CONTENDED: f64 = 0.25;
-/// It has ended when there are fewer than these.
+/// Contention has ended when there are fewer failed attempts per future than this.
 const CALM: f64 = 0.02;
-/// Decides a trial early: when each of two pairs or more says at least this,
+/// A trial is decided early if each of at least two pairs says at least this,
 const FAR_BETTER: f64 = 1.15;
-/// at most this,
+/// or at most this,
 const FAR_WORSE: f64 = 0.9;
-/// or the first one this.
+/// or if the first pair says at most this.
 const HOPELESS: f64 = 0.6;
-/// The incumbent's own rate has changed: by this,
+/// The incumbent's own rate has changed if it differs by this,
 const CHANGED: f64 = 0.15;
-/// and by this multiple of what it usually is off.
+/// and by this multiple of its usual deviation.
 const CHANGED_TIMES: f64 = 2.5;
-/// Its failed attempts per future have changed.
+/// The incumbent's failed attempts per future have changed if they differ by this.
 const WASTED_CHANGED: f64 = 0.1;
-/// Windows in a row that say so, to the same side, before it is believed.
+/// How many windows in a row must say so, to the same side, before a change is believed.
 const CHANGED_WINDOWS: i32 = 3;
-/// What a window weighs in the incumbent's usual rate, while it has not changed.
+/// The weight of a window in the incumbent's usual rate, while that has not changed.
 const WEIGHT: f64 = 0.2;
-/// What a window weighs in what the rate is usually off.
+/// The weight of a window in the rate's usual deviation.
 const OFF_WEIGHT: f64 = 0.1;
-/// Without a find, trials rest for so long,
+/// If nothing better is found, trials rest for this long,
 const HOLD_NS_MIN: u64 = 16_000_000;
-/// doubling, and for at least this multiple of what the series before has taken that found nothing better,
+/// then twice as long each time, for at least this multiple of the time that the last series has taken,
 const HOLD_TIMES: u64 = 16;
-/// at most.
+/// and for at most this long.
 const HOLD_NS_MAX: u64 = 4_096_000_000;
-/// Trials of a series, at most.
+/// The most trials of a series.
 const QUEUE_MAX: usize = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Holding {
         since_ns: u64,
-        /// Windows in a row whose rate is another one: above 0 for a higher one, below for a lower.
+        /// How many windows in a row had a different rate: positive if higher, negative if lower.
         changed: i32,
     },
-    /// Windows alternate A B B A A B …, A being the incumbent: so that a drift falls on both alike.
+    /// Windows alternate A B B A A B …, where A is the incumbent, so that a drift affects both alike.
     Trying { other: usize, windows: usize, last: f64, ratios: [f64; PAIRS_MAX] },
 }
 
-/// A running picture of the incumbent.
+/// A running average of the incumbent's measurements.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
     rate: f64,
     wasted: f64,
-    /// How far a window's rate is off, on average.
+    /// How much a window's rate deviates on average.
     off: f64,
 }
 
 impl Usual {
-    /// Takes a window into account; to which side it is out of the ordinary, 0 if it is not.
+    /// Takes a window into account. Returns the side to which it is out of the ordinary, or 0 if it is not.
     fn look(&mut self, sample: &Sample) -> i32 {
         let off = sample.rate / self.rate - 1.0;
         let wasted = sample.wasted - self.wasted;
@@ -109,21 +109,21 @@ pub(crate) struct Search {
     levels: Vec<Level>,
     at: usize,
     state: State,
-    /// Challengers that the present series has still to try.
+    /// The challengers that the present series still has to try.
     queue: [Option<usize>; QUEUE_MAX],
     hold_ns: u64,
-    /// When the present series began; 0: with the next window.
+    /// When the present series began. 0 means that it begins with the next window.
     series_ns: u64,
-    /// Series in a row that have found nothing better.
+    /// How many series in a row have found nothing better.
     in_vain: u32,
     /// What windows of the incumbent have shown since the last series.
     usual: Option<Usual>,
-    /// In the last window of the incumbent there was contention.
+    /// True if there was contention in the last window of the incumbent.
     is_contended: bool,
 }
 
 impl Search {
-    /// Among the levels up to `batch_max`, from the known one on if that is one of them.
+    /// Makes a search among the levels up to `batch_max`. It starts from the known level if that is one of them.
     pub(crate) fn new(batch_max: usize, known: Option<Known>) -> Search {
         let mut levels = vec![
             Level { style: Execution::Sequential, batch: 1 },
@@ -147,7 +147,8 @@ impl Search {
             is_contended: false,
         };
         match known.filter(|_| known_at.is_some()) {
-            // It was found on other data: to be looked at soon, but not first of all, and the later the surer it was.
+            // The level was found on other data. Therefore it is checked soon, but not at once, and the more certain it
+            // was, the later.
             Some(known) => {
                 search.in_vain = known.in_vain;
                 search.hold_ns *= 4 << known.in_vain;
@@ -157,7 +158,7 @@ impl Search {
         search
     }
 
-    /// How many transactions are to be open now, and in which style.
+    /// Returns how many transactions should be open now, and in which style.
     pub(crate) fn level(&self) -> Level {
         match self.state {
             State::Trying { other, windows, .. } if is_challengers(windows) => self.levels[other],
@@ -165,33 +166,33 @@ impl Search {
         }
     }
 
-    /// The best level known.
+    /// Returns the best level known.
     pub(crate) fn incumbent(&self) -> Level {
         self.levels[self.at]
     }
 
-    /// The best level known, and how many series have found none better: what workers share.
+    /// Returns the best level known, and how many series have found none better. Workers share this.
     pub(crate) fn known(&self) -> Known {
         Known { level: self.incumbent(), in_vain: self.in_vain.min(Known::IN_VAIN_MAX) }
     }
 
-    /// The sequential level to use for a future that is alone.
+    /// Returns the sequential level to use for a future that is alone.
     pub(crate) fn alone(&self) -> Execution {
         if self.incumbent().is_sequential() { self.incumbent().style } else { Execution::Prefetching }
     }
 
-    /// Nothing is being tried: windows may be long.
+    /// Returns true if nothing is being tried. Windows may be long then.
     pub(crate) fn is_holding(&self) -> bool {
         matches!(self.state, State::Holding { .. })
     }
 
-    /// Many of the incumbent's attempts fail, or did, and still are some.
+    /// Returns true if many of the incumbent's attempts fail, or if many failed before and some still do.
     pub(crate) fn is_contended(&self) -> bool {
         self.is_contended
     }
 
-    /// What is open now has had this many failed attempts per future: of interest if that is the incumbent. Returns true if more at
-    /// once were being tried, which is given up.
+    /// Takes the failed attempts per future at the present level, which count only if it is the incumbent. Returns true
+    /// if a larger batch was being tried. That trial is given up.
     pub(crate) fn note_waste(&mut self, wasted: f64) -> bool {
         if self.level() != self.incumbent() {
             return false;
@@ -215,7 +216,7 @@ impl Search {
         }
     }
 
-    /// Windows could not be had: a trial under way is given up.
+    /// Gives up the present trial because no windows could be measured.
     pub(crate) fn give_up(&mut self, now_ns: u64) {
         self.queue = [None; QUEUE_MAX];
         self.state = State::Holding { since_ns: now_ns, changed: 0 };
@@ -248,7 +249,7 @@ impl Search {
         }
         self.usual = None;
         self.series_ns = sample.now_ns;
-        self.in_vain += 1; // unless it is not
+        self.in_vain += 1; // reset to 0 if the series finds something better
         self.begin_series(None);
         if self.is_holding() {
             self.state = State::Holding { since_ns: sample.now_ns, changed: 0 }; // there is one level only
@@ -277,7 +278,7 @@ impl Search {
             Some(gain) if gain > BETTER || self.is_contended && other < self.at && gain >= 1.0 => {
                 let from = std::mem::replace(&mut self.at, other);
                 self.in_vain = 0;
-                // A small gain may be noise: so it does not speed up the trials to come.
+                // A small gain may be noise. Therefore it does not make the next trials come sooner.
                 self.hold_ns = if gain > FAR_BETTER { HOLD_NS_MIN } else { self.hold_ns };
                 self.begin_series(Some(from));
                 self.rest_if_idle(sample.now_ns);
@@ -289,10 +290,10 @@ impl Search {
         }
     }
 
-    /// After the last trial of a series: for longer each time.
+    /// Rests after the last trial of a series, for longer each time.
     fn rest_if_idle(&mut self, now_ns: u64) {
         if self.is_holding() {
-            // A level that was found just now is compared again soon: noise hides steps of the way.
+            // A level that was just found is compared again soon, because noise hides steps of the way.
             let times = HOLD_TIMES.min(1 << (2 * self.in_vain).min(32));
             let spent_ns = now_ns.saturating_sub(self.series_ns);
             self.hold_ns = (self.hold_ns * 2).max(times * spent_ns).min(HOLD_NS_MAX);
@@ -300,10 +301,13 @@ impl Search {
         }
     }
 
-    /// Lists the levels to try: the neighbours, first the one in the direction of the last move; then one from
-    /// the other side of the great divide, for the best levels of both sides need not be neighbours. From a sequential level, and
-    /// under contention, those come first: the neighbour of a sequential level is hardly better or worse, which takes the longest to find
-    /// out; step by step the way out of contention is long; and the loss meanwhile is large.
+    /// Lists the levels to try: first the neighbors, beginning with the one in the direction of the last move; then a
+    /// level from the other side of the great divide, because the best levels of both sides need not be neighbors.
+    ///
+    /// From a sequential level, and under contention, the levels of the other side are tried first:
+    /// - The neighbor of a sequential level is hardly better or worse, which takes the longest to find out.
+    /// - Leaving contention step by step takes long.
+    /// - The loss meanwhile is large.
     fn begin_series(&mut self, from: Option<usize>) {
         let (at, top) = (self.at, self.levels.len() - 1);
         let of_batch =
@@ -334,13 +338,14 @@ impl Search {
     }
 }
 
-/// Whose turn a window of a trial is.
+/// Returns true if this window of a trial is the challenger's.
 fn is_challengers(window: usize) -> bool {
     matches!(window % 4, 1 | 2)
 }
 
-/// What pairs of windows say of the challenger's rate, by the incumbent's: `None`: not enough. (Under contention the first pair says
-/// little: workers that fight with this one may not have followed it yet.)
+/// Returns what pairs of windows say of the challenger's rate relative to the incumbent's. `None` means not enough.
+/// Under contention the first pair says little, because workers that conflict with this worker may not have followed it
+/// yet.
 fn verdict(ratios: &[f64], is_contended: bool) -> Option<f64> {
     let mut sorted = [0.0; PAIRS_MAX];
     let sorted = &mut sorted[..ratios.len()];
@@ -353,7 +358,7 @@ fn verdict(ratios: &[f64], is_contended: bool) -> Option<f64> {
         PAIRS_MAX => true,
         _ => most < FAR_WORSE || least > FAR_BETTER,
     };
-    // Of nine coins at most two show tails in one of eleven throws.
+    // Of nine coins, at most two show tails in one of eleven throws.
     let decided = if sorted.len() == PAIRS_MAX { sorted[AGAINST_MAX] } else { least };
     is_clear.then(|| if decided > 1.0 { median } else { median.min(1.0) })
 }

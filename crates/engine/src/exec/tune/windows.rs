@@ -1,53 +1,54 @@
-//! Measures windows of a worker's own work for the search in `search.rs`. Called between rounds, by `core.rs`.
+//! Measures windows of a worker's own work for the search in `search.rs`. `core.rs` calls it between rounds.
 
 use crate::exec::tune::group::Member;
 use crate::exec::tune::level::{Execution, Known, Level};
 use crate::exec::tune::measure::{Counters, Reading};
 use crate::exec::tune::search::{Sample, Search};
 
-/// A window of a trial lasts so long at least,
+/// A window of a trial lasts at least this long,
 const TRIAL_NS_MIN: u64 = 1_000_000;
-/// has at least so many futures end, or so much work done: a thousand short ones, or fewer long ones,
+/// and until this many futures have ended or this much work is done (a thousand short futures, or fewer long ones),
 const TRIAL_ENDED_MIN: u64 = 1000;
 const TRIAL_WORK_MIN: u64 = 10_000;
 /// but lasts no longer than this.
 const TRIAL_NS_MAX: u64 = 10_000_000;
-/// Futures that end before their failed attempts say something.
+/// How many futures must end before their failed attempts are meaningful.
 const WASTE_ENDED_MIN: u64 = 100;
-/// A window of the incumbent, between trials.
+/// The length of a window of the incumbent, between trials.
 const HOLD_NS: u64 = 16_000_000;
-/// While nothing is tried the clock is read at every so many-th look.
+/// While nothing is tried, one look in this many reads the clock.
 const HOLD_LOOKS: u32 = 16;
-/// Of the places of the level, in a hundred, that have to be taken on average: else there is too little to do
-/// for a window to say anything.
+/// The percentage of the level's places that must be taken on average. With fewer, there is too little to do for a
+/// window to be meaningful.
 const OCCUPANCY_MIN_PERCENT: u64 = 70;
-/// Windows that said nothing, after which a trial is given up.
+/// How many windows without a result end a trial.
 const VOID_MAX: u32 = 8;
 
-/// Looks after a change of level that are not measured: what was let in before ends, and the places are filled.
+/// How many looks after a change of level are not measured. Meanwhile the futures that were let in before end, and the
+/// places are filled.
 const SETTLING_LOOKS: u32 = 8;
 
-/// The thread was off its core, if from one look to the next it took so long, and so many times what the work done
-/// usually takes.
+/// The thread was off its core if the time between two looks was at least this long, and at least this multiple of the
+/// time that the work usually takes.
 const AWAY_NS_MIN: u64 = 500_000;
 const AWAY_TIMES: u64 = 8;
-/// Looks after which it is known what is usual.
+/// How many looks it takes to know what is usual.
 const USUAL_LOOKS: u64 = 4;
 
-/// What was counted at a moment.
+/// The counts at a moment.
 #[derive(Clone, Copy)]
 struct Mark {
     reading: Reading,
     counters: Counters,
 }
 
-/// A window under way.
+/// A window in progress.
 #[derive(Clone, Copy)]
 struct Window {
     began: Mark,
     looks: u64,
     last: Reading,
-    /// Time in it that the thread has been away.
+    /// How long the thread has been off its core during the window.
     away_ns: u64,
 }
 
@@ -56,15 +57,15 @@ impl Window {
         Window { began, looks: 0, last: began.reading, away_ns: 0 }
     }
 
-    /// How long it has been, as of this moment, without the time away: what the system gives to other threads says
-    /// nothing of the level.
+    /// Returns the length of the window up to now, without the time off the core. What the system gives to other
+    /// threads says nothing of the level.
     fn ns(&mut self, now: Reading) -> u64 {
         let began = self.began.reading;
         let worked_ns = self.last.ns.saturating_sub(began.ns).saturating_sub(self.away_ns);
         let worked = self.last.work.saturating_sub(began.work);
         if self.looks >= USUAL_LOOKS && worked > 0 {
             let took = now.ns.saturating_sub(self.last.ns);
-            // (A look in which little was done is a short one, not one that took no time.)
+            // A look in which little was done took little time, not none.
             let least = worked_ns / self.looks;
             let work = now.work.saturating_sub(self.last.work);
             let usual = least.max((u128::from(worked_ns) * u128::from(work) / u128::from(worked)) as u64);
@@ -82,12 +83,12 @@ impl Window {
 pub(crate) struct Tuner {
     search: Search,
     level: Level,
-    /// `None`: one begins with the next look.
+    /// `None`: a window begins with the next look.
     window: Option<Window>,
-    /// Looks to pass over: what is open after a change of level was let in before it.
+    /// How many looks to pass over. What is open after a change of level was let in before it.
     pass_over: u32,
     voids: u32,
-    /// Among the workers that search together when they fight.
+    /// Membership in the group of workers that search together when they conflict.
     member: Option<Member>,
     follows: bool,
 }
@@ -98,40 +99,40 @@ impl Tuner {
         Tuner { search, level, window: None, pass_over: 0, voids: 0, member, follows: false }
     }
 
-    /// The level to work at now.
+    /// Returns the level to work at now.
     pub(crate) fn level(&self) -> Level {
         self.level
     }
 
-    /// The best one known; `None` while another worker knows.
+    /// Returns the best level known, or `None` while another worker leads the search.
     pub(crate) fn known(&self) -> Option<Known> {
         (!self.follows).then(|| self.search.known())
     }
 
-    /// The style for a future that is alone.
+    /// Returns the style for a future that is alone.
     pub(crate) fn alone(&self) -> Execution {
         self.search.alone()
     }
 
-    /// It is time to read the clock: once in this many calls.
+    /// Returns true if it is time to read the clock: once in this many calls.
     #[inline]
     pub(crate) fn is_due(&mut self) -> bool {
         self.pass_over = self.pass_over.saturating_sub(1);
         self.pass_over == 0
     }
 
-    /// The worker had nothing to do: the window says nothing.
+    /// Notes that the worker had nothing to do. The window says nothing then.
     pub(crate) fn interrupt(&mut self) {
         self.voids += u32::from(self.window.take().is_some());
         self.rest();
     }
 
-    /// The worker is not at work: it does not lead others.
+    /// Notes that the worker is idle, and so does not lead others.
     pub(crate) fn rest(&self) {
         self.member.iter().for_each(Member::resign);
     }
 
-    /// Looks at the window; a change of level, if there is one.
+    /// Looks at the window. Returns the new level if it changes.
     pub(crate) fn look(&mut self, reading: Reading, counters: Counters) -> Option<Level> {
         let now = Mark { reading, counters };
         if self.follow() {
@@ -151,7 +152,7 @@ impl Tuner {
         let (began, ns) = (window.began, window.ns(reading));
         let ended = counters.ended - began.counters.ended;
         let work = reading.work.saturating_sub(began.reading.work);
-        // (Soon, for others that fight with this worker may wait for it to follow.)
+        // This comes early, because workers that conflict with this one may wait for it to follow.
         if ended >= WASTE_ENDED_MIN && self.search.note_waste(waste(&began, &now)) {
             return self.change();
         }
@@ -175,7 +176,7 @@ impl Tuner {
         self.change()
     }
 
-    /// Looks at what the leader is at, or leads. Returns true if the level is another one.
+    /// Follows the leader, or leads. Returns true if the level changes.
     fn follow(&mut self) -> bool {
         let Some(member) = &self.member else { return false };
         let leaders = member.follow(self.search.level(), self.search.is_contended());
@@ -187,7 +188,7 @@ impl Tuner {
         self.search.level() != self.level
     }
 
-    /// Takes over the level that the search wants, if it is another one.
+    /// Changes to the level that the search wants, if it is another one.
     fn change(&mut self) -> Option<Level> {
         let level = self.search.level();
         if level == self.level {
@@ -195,19 +196,19 @@ impl Tuner {
         }
         self.level = level;
         self.window = None;
-        self.pass_over = 2 + SETTLING_LOOKS; // and one that begins the window
+        self.pass_over = 2 + SETTLING_LOOKS; // and one look that begins the window
         Some(level)
     }
 }
 
-/// What lies between two marks, in so many nanoseconds; `None`: it says nothing.
+/// Returns what lies between two marks that are `ns` nanoseconds apart, or `None` if that says nothing.
 fn sample(began: &Mark, now: &Mark, ns: u64, level: Level) -> Option<Sample> {
     let since = |of: fn(&Counters) -> u64| of(&now.counters) - of(&began.counters);
     let (rounds, visits) = (since(|c| c.rounds), since(|c| c.visits));
-    // (Less, where more was undone than done.)
+    // The difference is negative if more was undone than done.
     let work = now.reading.work.saturating_sub(began.reading.work);
     let wanted = rounds * level.batch as u64 * OCCUPANCY_MIN_PERCENT / 100;
-    // (Where hints leave places empty there is enough to do all the same.)
+    // If hints leave places empty, there is enough to do all the same.
     let is_full = visits >= wanted || since(|c| c.turned_away) > 0;
     if work == 0 || level.batch > 1 && !is_full {
         return None;
@@ -215,7 +216,7 @@ fn sample(began: &Mark, now: &Mark, ns: u64, level: Level) -> Option<Sample> {
     Some(Sample { now_ns: now.reading.ns, rate: work as f64 / ns.max(1) as f64, wasted: waste(began, now) })
 }
 
-/// Failed attempts for each future that ended between two marks.
+/// Returns the failed attempts per future that ended between two marks.
 fn waste(began: &Mark, now: &Mark) -> f64 {
     let conflicts = now.reading.conflicts - began.reading.conflicts;
     conflicts as f64 / (now.counters.ended - began.counters.ended).max(1) as f64

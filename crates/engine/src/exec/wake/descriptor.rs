@@ -1,5 +1,5 @@
-//! What operating systems have for waking a thread that waits for file descriptors: the only part of `exec` that knows it. Linux
-//! has a counter, other Unixes a pipe; Windows has no descriptors, and refuses.
+//! What operating systems have for waking a thread that waits for file descriptors. Only this part of `exec` knows the
+//! difference: Linux has a counter, other Unixes a pipe. Windows has no descriptors, and refuses.
 
 pub(crate) use system::Signals;
 
@@ -13,22 +13,22 @@ mod system {
     pub(crate) struct Signals(OwnedFd);
 
     impl Signals {
-        /// None yet. Fails if the process or the system has no descriptor left.
+        /// Makes a counter without wake-ups. Fails if the process or the system has no descriptor left.
         pub(crate) fn new() -> io::Result<Signals> {
             use rustix::event::{EventfdFlags, eventfd};
             Ok(Signals(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
         }
 
-        /// One more.
+        /// Adds a wake-up.
         pub(crate) fn add(&self) {
-            // It fails only where the counter is full: then the descriptor is readable as it is.
+            // The write fails only if the counter is full. The descriptor is readable then anyway.
             let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.0, &1_u64.to_ne_bytes()));
         }
 
-        /// Takes all wake-ups that there are, and returns their number. Never blocks.
+        /// Takes all wake-ups and returns their number. Never blocks.
         pub(crate) fn take(&self) -> u64 {
             let mut count = [0; 8];
-            // It fails where the counter is 0.
+            // The read fails if the counter is 0.
             match rustix::io::retry_on_intr(|| rustix::io::read(&self.0, &mut count)) {
                 Ok(8) => u64::from_ne_bytes(count),
                 _ => 0,
@@ -43,7 +43,7 @@ mod system {
     }
 }
 
-/// A pipe, with a byte for each.
+/// A pipe, with a byte for each wake-up.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 mod system {
     use std::io::{self, PipeReader, PipeWriter};
@@ -56,7 +56,7 @@ mod system {
     }
 
     impl Signals {
-        /// None yet. Fails if the process or the system has no descriptors left.
+        /// Makes a pipe without wake-ups. Fails if the process or the system has no descriptors left.
         pub(crate) fn new() -> io::Result<Signals> {
             let (read, write) = io::pipe()?; // (closed on exec)
             rustix::io::ioctl_fionbio(&read, true)?;
@@ -64,17 +64,17 @@ mod system {
             Ok(Signals { read, write })
         }
 
-        /// One more.
+        /// Adds a wake-up.
         pub(crate) fn add(&self) {
-            // It fails only where the pipe is full: then the descriptor is readable as it is.
+            // The write fails only if the pipe is full. The descriptor is readable then anyway.
             let _ = rustix::io::retry_on_intr(|| rustix::io::write(&self.write, &[1]));
         }
 
-        /// Takes all wake-ups that there are, and returns their number. Never blocks.
+        /// Takes all wake-ups and returns their number. Never blocks.
         pub(crate) fn take(&self) -> u64 {
             let mut taken = 0;
             let mut bytes = [0; 64];
-            // It fails where the pipe is empty.
+            // The read fails if the pipe is empty.
             while let Ok(count @ 1..) = rustix::io::retry_on_intr(|| rustix::io::read(&self.read, &mut bytes))
             {
                 taken += count as u64;
@@ -90,7 +90,7 @@ mod system {
     }
 }
 
-/// Nothing: there never is one.
+/// No value of this type exists.
 #[cfg(not(unix))]
 mod system {
     use std::convert::Infallible;
@@ -100,7 +100,7 @@ mod system {
     pub(crate) struct Signals(Infallible);
 
     impl Signals {
-        /// Refused.
+        /// Always fails.
         pub(crate) fn new() -> io::Result<Signals> {
             Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no file descriptors to wait for"))
         }

@@ -1,5 +1,5 @@
-//! A counter behind a file descriptor, which is readable while the counter is not 0: what wakes a thread that waits for
-//! descriptors. The system's, or under a model checker one of its mutexes.
+//! A counter behind a file descriptor that is readable while the counter is not 0. It wakes a thread that waits for
+//! descriptors. It is the system's counter, or under a model checker one of the checker's mutexes.
 
 #[cfg(any(braid_shuttle, braid_loom))]
 use crate::exec::blocking::{Condvar, Mutex, lock, wait};
@@ -7,14 +7,14 @@ use crate::exec::blocking::{Condvar, Mutex, lock, wait};
 use crate::exec::wake::descriptor::Signals;
 use std::io;
 
-/// The system's.
+/// The system's counter.
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 #[derive(Debug)]
 pub(crate) struct Event(Signals);
 
 #[cfg(not(any(braid_shuttle, braid_loom)))]
 impl Event {
-    /// A counter at 0. Fails if the process or the system has no descriptor left, or knows none.
+    /// Makes a counter at 0. Fails if the process or the system has no descriptor left, or if the system knows none.
     pub(crate) fn new() -> io::Result<Event> {
         Signals::new().map(Event)
     }
@@ -24,7 +24,7 @@ impl Event {
         self.0.add();
     }
 
-    /// Sets it to 0, and returns what it was. Never blocks.
+    /// Sets the counter to 0 and returns its old value. Never blocks.
     pub(crate) fn take(&self) -> u64 {
         self.0.take()
     }
@@ -57,7 +57,7 @@ impl Event {
         std::mem::take(&mut *lock(&self.count))
     }
 
-    /// What a thread does that waits for the descriptor.
+    /// Does what a thread does that waits for the descriptor.
     #[cfg(test)]
     pub(crate) fn wait_readable(&self) {
         let mut count = lock(&self.count);

@@ -1,4 +1,4 @@
-//! A worker's side of a sleep in its caller's wait for file descriptors.
+//! A worker's side of a sleep in which its caller waits for file descriptors.
 
 use super::event::Event;
 use super::notifier::Notifier;
@@ -6,20 +6,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether a worker has anything to do before it is woken.
+/// Says whether a worker has anything to do before it is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// It has: look at descriptors without waiting for them, then go on with it.
+    /// The worker has something to do. Look at descriptors without waiting for them, then continue with the worker.
     NotNow,
-    /// It has not.
+    /// The worker has nothing to do.
     UntilWoken {
-        /// It needs its thread again after so long at the latest; `None`: only when it is woken.
+        /// The worker needs its thread again after this time at the latest. `None`: only when it is woken.
         at_most: Option<Duration>,
     },
 }
 
 impl Sleep {
-    /// How long to wait for descriptors; `None`: until one is ready.
+    /// Returns how long to wait for descriptors. `None` means until one is ready.
     pub fn timeout(self) -> Option<Duration> {
         match self {
             Sleep::NotNow => Some(Duration::ZERO),
@@ -28,9 +28,10 @@ impl Sleep {
     }
 }
 
-/// A file descriptor that is readable while a sleeping worker is wanted by others: made by `Worker::wake_fd`, to be put into a
-/// set of `epoll` or `poll`. Only its readability is of use: the worker itself reads it. It stays open until all clones
-/// are dropped, and the worker with all wakers of its transactions. (Windows has no such thing: there `wake_fd` is an error.)
+/// A file descriptor that is readable while other threads want a sleeping worker. `Worker::wake_fd` makes it; put it
+/// into a set of `epoll` or `poll`. Use only its readability: the worker itself reads it. The descriptor stays open
+/// until all clones, the worker, and all wakers of the worker's transactions are dropped. On Windows `wake_fd` returns
+/// an error.
 #[derive(Clone)]
 pub struct WakeFd(
     #[cfg_attr(
@@ -69,11 +70,12 @@ impl WakeFd {
 
 /// A worker's side of its event.
 ///
-/// Invariant: `signals` is how often the event has been or is about to be signalled, less what has been taken from it.
+/// Invariant: `signals` is how often the event has been or is about to be signalled, less the signals that were taken
+/// from it.
 #[derive(Default)]
 pub(crate) struct EventSleep {
     event: Option<Arc<Event>>,
-    /// The worker has announced that it sleeps on the event.
+    /// True if the worker has announced that it sleeps on the event.
     is_announced: bool,
     signals: u64,
 }
@@ -83,7 +85,7 @@ impl EventSleep {
         self.event.is_some()
     }
 
-    /// The worker's descriptor, made if need be.
+    /// Returns the worker's descriptor, and makes it if necessary.
     pub(crate) fn wake_fd(&mut self, notifier: &Notifier) -> io::Result<WakeFd> {
         if let Some(event) = &self.event {
             return Ok(WakeFd(event.clone()));
@@ -94,14 +96,14 @@ impl EventSleep {
         Ok(WakeFd(event))
     }
 
-    /// Announces that the worker sleeps. Returns false if there is something to see first.
+    /// Announces that the worker sleeps. Returns false if there is something to look at first.
     pub(crate) fn announce(&mut self, notifier: &Notifier, has_room: bool) -> bool {
         debug_assert!(!self.is_announced && self.has_event());
         self.is_announced = notifier.announce_on_event(has_room);
         self.is_announced
     }
 
-    /// The thread is back from a sleep that was announced, if one was.
+    /// Ends the announced sleep, if there is one, because the thread is back.
     #[inline(always)]
     pub(crate) fn end(&mut self, notifier: &Notifier) {
         if self.is_announced {
@@ -113,7 +115,7 @@ impl EventSleep {
     fn wake_up(&mut self, notifier: &Notifier) {
         self.is_announced = false;
         self.signals += u64::from(notifier.end_sleep_on_event());
-        // (One that is still to come will end a later sleep at once, and is taken then.)
+        // A signal that is still to come ends a later sleep at once, and is taken then.
         if self.signals > 0
             && let Some(event) = &self.event
         {
@@ -121,7 +123,7 @@ impl EventSleep {
         }
     }
 
-    /// The worker has been given something to do after it has announced that it sleeps.
+    /// Notes that the worker has been given something to do after it announced its sleep.
     #[inline(always)]
     pub(crate) fn reconsider(&self, notifier: &Notifier) {
         if self.is_announced {

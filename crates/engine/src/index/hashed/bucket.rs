@@ -14,7 +14,7 @@ use crate::suspend::CACHE_LINE;
 /// The entries of a bucket: as many as fit into the line beside the head.
 pub(super) const ENTRIES: usize = 4;
 
-/// One line of a segment, or of its stash, where the head has other bits: see [`Bucket::next`].
+/// One line of a segment or of its stash. In a stash the head has other bits: see [`Bucket::in_stash`].
 #[repr(C, align(64))]
 pub(super) struct Bucket {
     words: [AtomicU64; ENTRIES],

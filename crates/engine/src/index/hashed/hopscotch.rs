@@ -1,4 +1,4 @@
-//! Hopscotch hashing (Herlihy, Shavit, Tzafrir, DISC 2008). An entry lies in the neighbourhood of its home, 64 places.
+//! Hopscotch hashing (Herlihy, Shavit, Tzafrir, DISC 2008). An entry lies in the neighborhood of its home, 64 places.
 //! A word of the home says in which of these places its entries are. A free place that is too far away is moved closer
 //! by moves of other entries.
 
@@ -16,7 +16,7 @@ pub type Hopscotch = Hashed<Neighbourhood>;
 #[derive(Debug)]
 pub struct Neighbourhood;
 
-/// The buckets of a neighbourhood. Each of their places has a bit of a word.
+/// The buckets of a neighborhood. Each of their places has a bit of a word.
 const BUCKETS: usize = u64::BITS as usize / ENTRIES;
 
 /// Returns the bucket `distance` places behind another one of its segment. The first bucket follows the last.

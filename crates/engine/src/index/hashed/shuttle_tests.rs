@@ -76,7 +76,7 @@ fn planted_lost_stamp<P: Placement>() {
     check_stamps(losing_stamps::<P>, inserts(0..3), inserts(3..6), (0..14).map(key).collect());
 }
 
-/// Makes an index of four buckets, with neighbourhoods of two, so that room is moved closer.
+/// Makes an index of four buckets, with neighborhoods of two, so that room is moved closer.
 fn near(memory: &Arc<Memory>) -> Hopscotch {
     let mut index: Hopscotch = Hashed::limited(slab(memory, NODE_BYTES), true, 2).expect("a segment");
     index.reach = 2;
