@@ -14,19 +14,20 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use workload::{FILE_BYTES_MAX, Workload};
 
-const FORM: &str = r#"The file is JSON: how many rows the table has, the bytes of each field, and the queries that were recorded.
+const FORM: &str = r#"The file is JSON: the number of rows of the table, the bytes of each field, and the recorded queries.
 
   {"rows": 10000000,
    "fields": {"id": 8, "price": 8, "note": 24},
    "queries": [{"reads": ["price"], "weight": 5},
                {"reads": ["id", "price", "note"], "share": 0.01}]}
 
-`reads` are the fields that a query looks at; `share` is the share of the rows that it reads, spread over the
-table (1, all rows, if it is left out); `weight` says how often it runs (1 if it is left out).
-A query with a condition is two: one that reads the condition's fields of all rows, and one that reads the others of a share.
+`reads` lists the fields that a query reads. `share` is the share of the rows that it reads, spread over the table
+(default 1, all rows). `weight` says how often the query runs (default 1).
+A query with a condition counts as two queries: one reads the condition's fields of all rows, the other reads the
+remaining fields of a share of the rows.
 
-What is counted are lines of a cache of 64 bytes that queries read: all those of a column where all rows are read, and else
-those that the picked rows are probably in. docs/design/projections.md has the model."#;
+The cost is the number of 64-byte cache lines that queries read: all lines of a column if all rows are read, otherwise
+the lines that probably contain the selected rows. docs/design/projections.md describes the model."#;
 
 /// Arguments of `braid advise`.
 #[derive(Args, Debug)]
@@ -61,7 +62,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let mut json = Vec::new();
     from.take(FILE_BYTES_MAX + 1).read_to_end(&mut json)?;
     match json.len() as u64 > FILE_BYTES_MAX {
-        true => Err(format!("it has more than {FILE_BYTES_MAX} bytes: record fewer queries").into()),
+        true => Err(format!("the file has more than {FILE_BYTES_MAX} bytes: record fewer queries").into()),
         false => Ok(json),
     }
 }
@@ -138,8 +139,7 @@ impl<'w> Answer<'w> {
         if !self.advice.unread.is_empty() {
             let (bytes, names) =
                 (groups::bytes(self.workload, &self.advice.unread), self.names(&self.advice.unread));
-            text +=
-                &format!("     -  {bytes:>5}  {} (no query reads them: leave them out)\n", names.join(", "));
+            text += &format!("     -  {bytes:>5}  {} (read by no query: leave them out)\n", names.join(", "));
         }
         text + "\n" + &self.declaration()
     }
@@ -158,21 +158,21 @@ impl<'w> Answer<'w> {
             lines.push(line(cells.each_ref().map(String::as_str), misses.map(number), &reads));
         }
         lines.push(line(["all", "", ""], self.totals().map(number), "").trim_end().to_owned());
-        let what = "Lines of the cache that are read: by each run of a query, and in all by their weights.";
+        let what = "Cache lines read: by each run of a query, and by all queries with their weights.";
         format!("{what}\n\n{}\n", lines.join("\n"))
     }
 
     /// The declaration to write in a program.
     fn declaration(&self) -> String {
         let mut text = format!(
-            "Declare the projection with these columns, a group as a tuple or a struct:\n\n    {}\n",
+            "Declare the projection with these columns; each group is a tuple or a struct:\n\n    {}\n",
             self.columns()
         );
         if self.advice.groups.len() > COLUMNS_MAX {
-            text += "\nThese are more columns than the twelve of a tuple: columns of one type can be an array, or share them out among projections.\n";
+            text += "\nA tuple has at most twelve columns: use an array for columns of one type, or divide the columns among projections.\n";
         }
         if !self.advice.is_best {
-            text += "\nThese are too many fields with different readers to look at every partition: there may be a better one.\n";
+            text += "\nToo many fields have different readers to try every partition: there may be a better one.\n";
         }
         text
     }
@@ -219,7 +219,7 @@ mod tests {
             let lines: Vec<String> = text.lines().map(words).collect();
             assert_eq!(lines[3], "1 1 5 6,406,250 1,250,000 1,250,000 price", "{text}");
             assert!(lines.contains(&"1 32 id, note".into()) && lines.contains(&"2 8 price".into()), "{text}");
-            assert!(text.contains("old (no query reads them: leave them out)"), "{text}");
+            assert!(text.contains("old (read by no query: leave them out)"), "{text}");
             assert!(text.ends_with("\n    ((id, note), price)\n"), "{text}");
             let json = answer.json();
             assert_eq!(json["queries"][0]["misses"]["nsm"], 6_406_250.0);
@@ -254,7 +254,7 @@ mod tests {
         answer(&json, |answer| {
             let text = answer.text();
             assert!(
-                text.contains("the twelve of a tuple") && text.contains("there may be a better one"),
+                text.contains("at most twelve columns") && text.contains("there may be a better one"),
                 "{text}"
             );
         });

@@ -34,6 +34,6 @@ pub fn man(args: &ManArgs, command: Command) -> Result<(), Failure> {
     fs::create_dir_all(&args.directory)?;
     clap_mangen::generate_to(command, &args.directory)?;
     let path = args.directory.join("braid.1");
-    println!("wrote {} and a page for each command beside it", path.display());
+    println!("wrote {}, and a page for each subcommand next to it", path.display());
     Ok(())
 }

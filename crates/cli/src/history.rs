@@ -62,7 +62,7 @@ pub fn history(args: &HistoryArgs) -> Result<(), Box<dyn Error>> {
     let verdicts = verdicts(&history, args);
     let holds = verdicts.iter().all(Verdict::holds);
     print(verdicts, args, &mut io::stdout().lock())?;
-    if holds { Ok(()) } else { Err("the history does not keep its model".into()) }
+    if holds { Ok(()) } else { Err("the history violates the model".into()) }
 }
 
 fn read(file: &Path) -> Result<History, Box<dyn Error>> {

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 2 there is no row with the key that `get` was given; 1 anything else has failed, or the command line is wrong; \
+Exit codes: 0 success; 1 any other failure, or an invalid command line; 2 `get` found no row with the key; \
 130 interrupted; 141 the output pipe was closed";
 
 /// Braid: a main-memory database engine in which every transaction is a coroutine.

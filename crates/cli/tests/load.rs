@@ -104,21 +104,21 @@ fn trailers_are_compared() {
     let row = r#"{"table":"numbers","key":1,"value":2}"#;
     let fewer = [&lines[..3], &lines[4..]].concat();
     let error = refused(&directory, load(&fewer));
-    assert!(error.contains("the dump had 4 rows of table \"texts\", and there are 3"), "{error}");
+    assert!(error.contains("the dump should have 4 rows of table \"texts\", but has 3"), "{error}");
     let more = [&lines[..lines.len() - 1], &[row], &lines[lines.len() - 1..]].concat();
     let error = refused(&directory, load(&more));
     assert!(
-        error.contains("dump, line 14: ") && error.contains("5 rows of table \"numbers\", and there are 6"),
+        error.contains("dump, line 14: ") && error.contains("5 rows of table \"numbers\", but has 6"),
         "{error}"
     );
     let error = refused(&directory, load(&[&lines[1..], &lines[..1]].concat()));
-    assert!(error.contains("line 12: ") && error.contains("none has begun"), "{error}");
+    assert!(error.contains("line 12: ") && error.contains("no dump with row counts has begun"), "{error}");
     let error = refused(&directory, load(&[&lines[..5], &lines[..]].concat()));
     assert!(error.contains("line 6: the dump was cut off"), "{error}");
     assert!(!directory.0.join("copy").exists());
     assert_eq!(
         printed(&directory, load(&[&lines[..], &[row], &lines[..]].concat())),
-        "19 rows of 2 tables were loaded\n"
+        "loaded 19 rows into 2 tables\n"
     );
     fs::remove_dir_all(directory.0.join("copy")).unwrap();
     printed(&directory, load(&lines[1..lines.len() - 1]));
@@ -127,10 +127,13 @@ fn trailers_are_compared() {
     let whole = printed(&directory, "dump db --format csv --table numbers");
     assert_eq!(whole, "counted key: u64,value: u32\n0,0\n1,10\n2,20\n3,30\n4,40\nrows: 5\n");
     for (text, why) in [
-        (whole.replace("2,20\n", ""), "line 6: the dump had 5 rows, and there are 4"),
-        (whole.clone() + "5,50\n", "line 8: there are rows behind"),
+        (whole.replace("2,20\n", ""), "line 6: the dump should have 5 rows, but has 4"),
+        (whole.clone() + "5,50\n", "line 8: there are rows after the row count"),
         (whole.replace("rows: 5\n", ""), "the dump was cut off"),
-        (whole.replace("counted ", ""), "line 7: a row has a key and a value, and this one has 1 fields"),
+        (
+            whole.replace("counted ", ""),
+            "line 7: a row must have two fields, a key and a value; this row has 1",
+        ),
     ] {
         write(&directory, "csv", text);
         let error = refused(&directory, "load other csv --format csv --table numbers");
@@ -139,7 +142,7 @@ fn trailers_are_compared() {
     write(&directory, "csv", whole.replace("counted ", "").replace("rows: 5\n", ""));
     assert_eq!(
         printed(&directory, "load other csv --format csv --table numbers"),
-        "5 rows of 1 table were loaded\n"
+        "loaded 5 rows into 1 table\n"
     );
 }
 
@@ -204,7 +207,7 @@ fn a_load_that_fails_leaves_what_was_there() {
     let error = refused(&directory, "load db bad");
     assert!(
         error.contains("bad, line 3: ")
-            && error.contains("nothing was loaded, and the database is as it was"),
+            && error.contains("nothing was loaded, and the database is unchanged"),
         "{error}"
     );
     assert_eq!(printed(&directory, "dump db"), before);
@@ -263,8 +266,10 @@ fn a_violated_unique_index_says_where() {
     write(&directory, "dump", text);
     let error = refused(&directory, "load db dump");
     // Either row may be put first, because several transactions load rows concurrently.
-    let first = error.contains("dump, line 79: the row with key 77 of table \"people\": another row has this key of index \"by name\"");
-    let second = error.contains("dump, line 12347: the row with key 12345 of table \"people\": another row has this key of index \"by name\"");
+    let first = error.contains(
+        "dump, line 79: row with key 77 of table \"people\": another row has this key of index \"by name\"",
+    );
+    let second = error.contains("dump, line 12347: row with key 12345 of table \"people\": another row has this key of index \"by name\"");
     assert!(first || second, "{error}");
     assert!(!directory.0.join("db").exists());
 }

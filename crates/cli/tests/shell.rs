@@ -116,17 +116,17 @@ fn what_fails_is_told_with_its_line() {
     fill(&directory);
     let lines = [
         ("get users 7", "table \"users\" has no row with key 7"),
-        ("get user 1", "there is no table \"user\", but ["),
+        ("get user 1", "there is no table \"user\"; the tables are ["),
         ("get users Ada", "the key: Ada is not a number of type u32"),
         ("put users 2 '{}'", "the value: {} has no field \"name\""),
-        ("put users 2 '{", "a quotation mark has no partner"),
+        ("put users 2 '{", "a quotation mark is not closed"),
         ("fetch users 2", "unrecognized subcommand 'fetch'"),
         ("scan", "<TABLE>"),
         ("insert users 1 '{\"name\":\"Eve\",\"logins\":[]}'", "key"),
         ("delete users 9", "no row with key 9"),
-        ("commit", "no transaction is open: `begin` begins one"),
+        ("commit", "no transaction is open: `begin` starts one"),
         ("rollback", "no transaction is open"),
-        ("scan users --prefix 1", "a u32 has no first part"),
+        ("scan users --prefix 1", "keys of type u32 have no prefixes"),
     ];
     let script: String = lines.iter().map(|(line, _)| format!("{line}\nget users 1\n")).collect();
     let (out, said) = failing(&directory, "shell db", &script);
@@ -139,7 +139,7 @@ fn what_fails_is_told_with_its_line() {
         assert!(message.starts_with(&format!("{}: ", 2 * at + 1)) && message.contains(why), "{message}");
     }
     let output = braid(&directory, "shell db", b"get users 1\n\xff\nget users 1\n");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("braid: line 2: it is not UTF-8"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("braid: line 2: the line is not UTF-8"));
     assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 2);
     let output = braid(&directory, "shell nowhere", b"");
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no database in nowhere"));
@@ -163,17 +163,17 @@ fn transactions_are_all_or_nothing() {
     let (out, said) = failing(&directory, "shell db", &script);
     assert_eq!(out, "");
     let expected = [
-        "braid: line 3: a transaction is open already: `commit` or `rollback` ends it; the transaction is undone",
-        "braid: line 4: the transaction was undone because of an error before: `rollback` ends it",
-        "braid: line 5: the transaction was undone because of an error before: `rollback` ends it",
-        "braid: line 6: nothing was committed: the transaction was undone because of an error before",
+        "braid: line 3: a transaction is already open: `commit` or `rollback` ends it; the transaction was rolled back",
+        "braid: line 4: the transaction was rolled back because of an earlier error: `rollback` ends it",
+        "braid: line 5: the transaction was rolled back because of an earlier error: `rollback` ends it",
+        "braid: line 6: nothing was committed: the transaction was rolled back because of an earlier error",
     ];
     assert_eq!(said, expected);
     assert_eq!(count(), 4); // commands after the transaction take effect
     for end in ["", "exit\n"] {
         let output = braid(&directory, "shell db", format!("begin\n{}{end}", put(9)).as_bytes());
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said, "braid: the transaction was not committed, and is undone\n");
+        assert_eq!(said, "braid: the transaction was not committed, and was rolled back\n");
         assert_eq!((output.status.code(), count()), (Some(1), 4));
     }
 }

@@ -142,20 +142,20 @@ fn what_is_out_of_date_is_said() {
     fs::write(&file, of_process(&text, child.id())).unwrap();
     if Path::new("/proc/self").exists() {
         let error = refused(&directory, "stats db");
-        assert!(error.contains("which has ended without closing the database"), "{error}");
+        assert!(error.contains("which ended without closing the database"), "{error}");
         assert!(error.contains(&format!("process {} (stats-", std::process::id())), "{error}");
-        assert!(error.contains("has the database open, and publishes nothing"), "{error}");
+        assert!(error.contains("has the database open, but publishes no statistics"), "{error}");
     }
     // Later than three intervals and two seconds.
     std::thread::sleep(Duration::from_millis(2100));
     fs::write(&file, &text).unwrap();
     let error = refused(&directory, "stats db");
-    assert!(error.contains("and not since, though it was to every 0.01 s"), "{error}");
+    assert!(error.contains("s ago, but should publish every 0.01 s"), "{error}");
     db.close().unwrap();
     fs::write(&file, &text).unwrap();
     let error = refused(&directory, "stats db --watch --json");
     assert!(
-        error.contains("which has ended without closing the database")
+        error.contains("which ended without closing the database")
             && !error.contains("has the database open"),
         "{error}"
     );

@@ -44,8 +44,8 @@ fn hours(text: &str) -> Result<Duration, String> {
 
 /// Parses the name of a scheme.
 pub fn scheme(name: &str) -> Result<Scheme, String> {
-    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name.name()).collect());
-    Scheme::named(name).ok_or_else(names)
+    let names = SCHEMES.iter().map(|scheme| scheme.name.name()).collect();
+    Scheme::named(name).ok_or_else(|| unknown("scheme", name, names))
 }
 
 /// The schemes that a flag names: one, or all.
@@ -60,16 +60,17 @@ pub fn schemes(name: &str) -> Result<Schemes, String> {
     if name == ALL {
         return Ok(Schemes(SCHEMES.to_vec()));
     }
-    let names = || one_of(SCHEMES.iter().map(|scheme| scheme.name.name()).chain([ALL]).collect());
-    Scheme::named(name).map(|scheme| Schemes(vec![scheme])).ok_or_else(names)
+    let names = SCHEMES.iter().map(|scheme| scheme.name.name()).chain([ALL]).collect();
+    Scheme::named(name).map(|scheme| Schemes(vec![scheme])).ok_or_else(|| unknown("scheme", name, names))
 }
 
 fn workload(name: &str) -> Result<WorkloadId, String> {
-    WorkloadId::named(name).ok_or_else(|| one_of(WorkloadId::all().map(WorkloadId::name).collect()))
+    let names = WorkloadId::all().map(WorkloadId::name).collect();
+    WorkloadId::named(name).ok_or_else(|| unknown("workload", name, names))
 }
 
-fn one_of(names: Vec<&str>) -> String {
-    format!("there are {}", names.join(", "))
+fn unknown(what: &str, name: &str, known: Vec<&str>) -> String {
+    format!("unknown {what} {name:?}: expected one of {}", known.join(", "))
 }
 
 /// Runs the workloads over the seeds and prints a line for each workload. Stops at the first violation.
@@ -240,6 +241,6 @@ mod tests {
             assert!(parsed(&format!("braid-lab sim {line}")).is_err(), "{line}");
         }
         let error = parsed("braid-lab sim --workload none").unwrap_err().to_string();
-        assert!(error.contains("there are pairs, bank"), "{error}");
+        assert!(error.contains("expected one of pairs, bank"), "{error}");
     }
 }

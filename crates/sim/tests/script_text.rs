@@ -47,7 +47,7 @@ fn mistakes_are_refused() {
         ("phases", "1: the number of phases of a commit is missing"),
         ("transaction a readonly\n  lock t[1]\n  commit", "3: transaction a is read-only, and writes"),
         ("transaction a\n  lock t[1] soon\n  commit", "2: `soon` where the end of the line is expected"),
-        ("expect chaos none", "1: there is no scheme `chaos`, only snapshot and serializable"),
+        ("expect chaos none", "1: unknown scheme \"chaos\": expected one of snapshot, serializable"),
         ("expect snapshot some", "1: `some` where `anomaly` or `none` is expected"),
         ("expect snapshot none\nexpect snapshot none", "2: there is an expectation for snapshot already"),
         ("get t[1]", "1: a statement outside of any transaction"),

@@ -48,8 +48,8 @@ impl Workload {
     /// Reads and checks JSON. Errors name the field, or the number of the query, counted from 1.
     pub fn read(json: &[u8]) -> Result<Workload, Failure> {
         let file: File = serde_json::from_slice(json)
-            .map_err(|error| format!("{error}; `braid advise --help` shows what such a file looks like"))?;
-        check_number("rows", file.rows, ROWS_MAX)?;
+            .map_err(|error| format!("{error}; `braid advise --help` shows the format"))?;
+        check_number("`rows`", file.rows, ROWS_MAX)?;
         check_count("fields", file.fields.0.len(), FIELDS_MAX)?;
         check_count("queries", file.queries.len(), QUERIES_MAX)?;
         file.fields.0.iter().try_for_each(check_field)?;
@@ -68,23 +68,19 @@ impl Query {
         for name in &names {
             let found = fields.iter().position(|field| field.name == *name);
             let at = found.ok_or_else(|| {
-                format!(
-                    "it reads the field {name:?}, which is not in `fields`: add it there, or correct the name"
-                )
+                format!("the field {name:?} in `reads` is not in `fields`: add it there, or correct the name")
             })?;
             reads[at] = true;
         }
         if names.is_empty() {
-            return Err("it reads no field: name those that it reads, or leave the query out".into());
+            return Err("`reads` is empty: list the fields that the query reads, or remove the query".into());
         }
         if !(share > 0.0 && share <= 1.0) {
-            return Err(format!(
-                "its share is {share:?}, and must be more than 0 and at most 1, which is all rows"
-            ));
+            return Err(format!("`share` is {share:?}, but must be greater than 0 and at most 1 (all rows)"));
         }
         if !(weight > 0.0 && weight <= WEIGHT_MAX) {
             return Err(format!(
-                "its weight is {weight:?}, and must be more than 0 and at most {WEIGHT_MAX:e}: leave out a query that does not run"
+                "`weight` is {weight:?}, but must be greater than 0 and at most {WEIGHT_MAX:e}: remove a query that does not run"
             ));
         }
         Ok(Query { reads, share, weight })
@@ -94,16 +90,16 @@ impl Query {
 fn check_number(what: &str, number: u64, max: u64) -> Result<(), String> {
     match (1..=max).contains(&number) {
         true => Ok(()),
-        false => Err(format!("{what}: {number} is not a number from 1 to {max}")),
+        false => Err(format!("{what} is {number}, but must be from 1 to {max}")),
     }
 }
 
 fn check_count(what: &str, count: usize, max: usize) -> Result<(), String> {
     match count {
-        0 => Err(format!("`{what}` is empty: there must be one at least")),
-        _ if count > max => {
-            Err(format!("`{what}` has {count}, and can have {max}: leave out those that matter least"))
-        }
+        0 => Err(format!("`{what}` is empty: at least one is required")),
+        _ if count > max => Err(format!(
+            "`{what}` has {count} entries, and the limit is {max}: remove the least important ones"
+        )),
         _ => Ok(()),
     }
 }
@@ -111,9 +107,9 @@ fn check_count(what: &str, count: usize, max: usize) -> Result<(), String> {
 fn check_field(field: &Field) -> Result<(), String> {
     let Field { name, bytes } = field;
     if name.is_empty() || name.contains(char::is_control) {
-        return Err(format!("the field {name:?} needs a name that can be printed"));
+        return Err(format!("the field {name:?} must have a printable, non-empty name"));
     }
-    check_number(&format!("bytes of the field {name:?}"), *bytes, FIELD_BYTES_MAX)
+    check_number(&format!("the size of the field {name:?} in bytes"), *bytes, FIELD_BYTES_MAX)
 }
 
 #[derive(Deserialize)]
@@ -162,7 +158,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         while fields.len() <= FIELDS_MAX {
             let Some((name, bytes)) = map.next_entry::<String, u64>()? else { return Ok(Fields(fields)) };
             if fields.iter().any(|field| field.name == name) {
-                return Err(A::Error::custom(format!("the field {name:?} is there twice")));
+                return Err(A::Error::custom(format!("the field {name:?} is defined twice")));
             }
             fields.push(Field { name, bytes });
         }
@@ -195,10 +191,7 @@ mod tests {
         let ok = r#"{"reads": ["a"]}"#;
         let many: Vec<String> = (0..300).map(|n| format!(r#""f{n}": 1"#)).collect();
         let cases = [
-            (
-                "rows: 7".into(),
-                "expected value at line 1 column 1; `braid advise --help` shows what such a file looks like",
-            ),
+            ("rows: 7".into(), "expected value at line 1 column 1; `braid advise --help` shows the format"),
             (String::new(), "EOF while parsing"),
             (
                 "7".into(),
@@ -206,40 +199,40 @@ mod tests {
             ),
             (r#"{"rows": 1, "fields": {"a": 8}}"#.into(), "missing field `queries`"),
             (of(r#""a": 8"#, ok).replace("rows", "row"), "unknown field `row`"),
-            (of(r#""a": 8"#, ok).replace(": 1", ": 0"), "rows: 0 is not a number from 1 to"),
+            (of(r#""a": 8"#, ok).replace(": 1", ": 0"), "`rows` is 0, but must be from 1 to"),
             (
                 of(r#""a": 8"#, ok).replace(": 1", ": 18446744073709551615"),
-                "rows: 18446744073709551615 is not",
+                "`rows` is 18446744073709551615, but must",
             ),
             (of(r#""a": 8"#, ok).replace(": 1", ": 1e400"), "number out of range at line 1"),
-            (of("", ok), "`fields` is empty: there must be one at least"),
-            (of(r#""a": 8"#, ""), "`queries` is empty: there must be one at least"),
-            (of(r#""a": 8"#, &vec![ok; 1025].join(",")), "`queries` has 1025, and can have 1024"),
+            (of("", ok), "`fields` is empty: at least one is required"),
+            (of(r#""a": 8"#, ""), "`queries` is empty: at least one is required"),
+            (of(r#""a": 8"#, &vec![ok; 1025].join(",")), "`queries` has 1025 entries, and the limit is 1024"),
             (of(&many.join(","), ok), "there are more than 256 fields"),
-            (of(r#""a": 8, "a": 8"#, ok), r#"the field "a" is there twice at line 1"#),
-            (of(r#""a": 8, "": 8"#, ok), r#"the field "" needs a name that can be printed"#),
-            (of(r#""a": 8, "\n": 8"#, ok), r#"the field "\n" needs a name"#),
-            (of(r#""a": 0"#, ok), r#"bytes of the field "a": 0 is not a number from 1 to 1073741824"#),
-            (of(r#""a": 4294967296"#, ok), r#"bytes of the field "a": 4294967296 is not"#),
+            (of(r#""a": 8, "a": 8"#, ok), r#"the field "a" is defined twice at line 1"#),
+            (of(r#""a": 8, "": 8"#, ok), r#"the field "" must have a printable, non-empty name"#),
+            (of(r#""a": 8, "\n": 8"#, ok), r#"the field "\n" must have a printable"#),
+            (
+                of(r#""a": 0"#, ok),
+                r#"the size of the field "a" in bytes is 0, but must be from 1 to 1073741824"#,
+            ),
+            (of(r#""a": 4294967296"#, ok), r#"the size of the field "a" in bytes is 4294967296, but must"#),
             (of(r#""a": -8"#, ok), "invalid value: integer `-8`"),
             (
                 of(r#""a": 8"#, &format!(r#"{ok}, {{"reads": ["z"]}}"#)),
-                r#"query 2: it reads the field "z", which is not in `fields`: add it"#,
+                r#"query 2: the field "z" in `reads` is not in `fields`: add it"#,
             ),
-            (of(r#""a": 8"#, r#"{"reads": []}"#), "query 1: it reads no field: name those"),
+            (of(r#""a": 8"#, r#"{"reads": []}"#), "query 1: `reads` is empty: list the fields"),
             (
                 of(r#""a": 8"#, r#"{"reads": ["a"], "share": 0}"#),
-                "query 1: its share is 0.0, and must be more than 0 and at most 1",
+                "query 1: `share` is 0.0, but must be greater than 0 and at most 1",
             ),
-            (of(r#""a": 8"#, r#"{"reads": ["a"], "share": 1.5}"#), "query 1: its share is 1.5, and must"),
+            (of(r#""a": 8"#, r#"{"reads": ["a"], "share": 1.5}"#), "query 1: `share` is 1.5, but must"),
             (
                 of(r#""a": 8"#, r#"{"reads": ["a"], "weight": -1}"#),
-                "query 1: its weight is -1.0, and must be more than 0",
+                "query 1: `weight` is -1.0, but must be greater than 0",
             ),
-            (
-                of(r#""a": 8"#, r#"{"reads": ["a"], "weight": 1e300}"#),
-                "query 1: its weight is 1e300, and must",
-            ),
+            (of(r#""a": 8"#, r#"{"reads": ["a"], "weight": 1e300}"#), "query 1: `weight` is 1e300, but must"),
             (of(r#""a": 8"#, r#"{"reads": ["a"], "weight": NaN}"#), "expected value at line 1"),
             ("[".repeat(100_000), "invalid type"),
         ];

@@ -2,7 +2,7 @@
 
 use crate::database::open::{Failure, advise, existing};
 use crate::database::progress::Watched;
-use crate::database::salvage::{cut, damage};
+use crate::database::salvage::{cut, damage, incomplete};
 use braid_bench::text::grouped;
 use braiddb::tools::{OpenCheck, Verification};
 use clap::Args;
@@ -55,19 +55,22 @@ fn print(found: &Verification, to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "MISSING {damage}")?;
     }
     let (records, bytes) = (grouped(found.records), grouped(found.log_bytes));
-    let end = if found.was_closed { "closed in order" } else { "not closed" };
+    let end = if found.was_closed { "closed in order" } else { "not closed in order" };
     writeln!(to, "the log has {records} good records of {bytes} bytes; the database was {end}")?;
     if let Some(cut) = &found.cut {
-        writeln!(to, "no damage: opened, {cut}")?;
+        writeln!(to, "no damage; opening the database would cut off {}", incomplete(cut))?;
     }
     if !found.was_locked {
-        writeln!(to, "no lock could be made here: another process may have been writing meanwhile")?;
+        writeln!(
+            to,
+            "the database could not be locked: another process may have been writing during the check"
+        )?;
     }
     match &found.outlook {
         OpenCheck::Opens { checkpoint: Some(number) } => {
-            writeln!(to, "the database opens, with the {} rows of checkpoint {number}", grouped(found.rows))
+            writeln!(to, "the database opens, with {} rows from checkpoint {number}", grouped(found.rows))
         }
-        OpenCheck::Opens { checkpoint: None } => writeln!(to, "the database opens, with the log alone"),
+        OpenCheck::Opens { checkpoint: None } => writeln!(to, "the database opens, from the log alone"),
         OpenCheck::Refused { reason } => writeln!(to, "the database DOES NOT OPEN: {reason}"),
     }
 }

@@ -34,12 +34,13 @@ pub fn backup(args: &BackupArgs) -> Result<(), Failure> {
         let object = json!({ "checkpoint": checkpoint, "rows": rows, "records": records, "bytes": bytes });
         return Ok(writeln!(io::stdout(), "{object:#}")?);
     }
-    let checkpoint = done.checkpoint.map_or("without a checkpoint".into(), |n| format!("checkpoint {n}"));
-    println!(
-        "copied and checked: {checkpoint}, {} rows and {} records of the log behind, {} bytes",
-        grouped(done.rows),
-        grouped(done.records),
-        grouped(done.bytes)
-    );
+    let (records, bytes) = (grouped(done.records), grouped(done.bytes));
+    match done.checkpoint {
+        Some(number) => println!(
+            "copied and checked: checkpoint {number} with {} rows, and {records} log records after it, {bytes} bytes",
+            grouped(done.rows)
+        ),
+        None => println!("copied and checked: no checkpoint, {records} log records, {bytes} bytes"),
+    }
     Ok(())
 }

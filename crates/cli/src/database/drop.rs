@@ -51,7 +51,9 @@ pub fn drop(args: &DropArgs) -> Result<(), Failure> {
 /// Asks at the terminal whether to drop `what`. Fails if the answer is no, or if there is no terminal to ask at.
 fn confirm(what: &str) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
-        return Err(format!("this would drop {what}: say --yes where there is no terminal to ask at").into());
+        return Err(
+            format!("this would drop {what}: without a terminal to confirm at, --yes is required").into()
+        );
     }
     let mut said = String::new();
     write!(io::stderr(), "Drop {what}? [y/N] ")?;

@@ -58,7 +58,7 @@ pub fn dump(args: &DumpArgs) -> Result<(), Failure> {
     let tables = chosen(&db, &args.table)?;
     if args.format == Format::Csv && tables.len() != 1 {
         let names: Vec<String> = tables.into_iter().map(|table| table.name).collect();
-        return Err(format!("CSV takes one table; choose by --table one of {names:?}").into());
+        return Err(format!("CSV takes one table; choose it with --table from {names:?}").into());
     }
     let to: Box<dyn Write> = match &args.output {
         Some(path) => Box::new(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
@@ -101,7 +101,7 @@ pub fn chosen(db: &Database, names: &[String]) -> Result<Vec<TableInfo>, Failure
         let found = all.iter().find(|table| table.name == *name).cloned();
         found.ok_or_else(|| {
             let names: Vec<&String> = all.iter().map(|table| &table.name).collect();
-            format!("there is no table {name:?}, but {names:?}").into()
+            format!("there is no table {name:?}; the tables are {names:?}").into()
         })
     };
     names.iter().map(find).collect()
@@ -229,7 +229,7 @@ fn write_csv<W: Write>(
     while let Some((key, value)) = rows.next()? {
         let (Some(key), Some(value)) = (keys.cell(&key), values.cell(value)) else {
             return Err(format!(
-                "table {:?} has a string that is not UTF-8, which CSV cannot tell from others: use JSON",
+                "table {:?} has a string that is not UTF-8, which CSV cannot represent: use JSON",
                 info.name
             )
             .into());

@@ -73,7 +73,7 @@ pub fn info(args: &InfoArgs) -> Result<(), Failure> {
 pub fn write(db: &Database, path: &Path, form: &Form, to: &mut dyn Write) -> Result<(), Failure> {
     let storage = existing(path)?;
     let (log, rows) = (Files::of(&storage, "log-")?, Files::of(&storage, "rows-")?);
-    let identity = Identity::read(&storage)?.ok_or("the database has no identity")?;
+    let identity = Identity::read(&storage)?.ok_or("the database has no identity file")?;
     let info = Info::of(db, identity.database.0, log, rows)?;
     match form.json {
         true => writeln!(to, "{}", info.json())?,
@@ -108,11 +108,8 @@ impl Info {
             }
             None => "none".into(),
         };
-        let closed = if recovery.was_closed {
-            "in order"
-        } else {
-            "not in order: its process was ended, or has crashed"
-        };
+        let closed =
+            if recovery.was_closed { "in order" } else { "not in order: its process was killed or crashed" };
         let files = |files: &Files| format!("{} in {} files", HumanBytes(files.bytes), grouped(files.count));
         let replayed = format!(
             "{} transactions, {} in {:.1} ms",
@@ -134,7 +131,7 @@ impl Info {
             ),
             ("indexes", format!("{} by columns", self.indexes)),
             ("checkpoint", checkpoint),
-            ("its rows", files(rows)),
+            ("row files", files(rows)),
             ("log", files(log)),
             ("replayed", replayed),
         ]

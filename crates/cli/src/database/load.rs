@@ -47,10 +47,11 @@ pub struct LoadArgs {
 }
 
 const ENDS: &str = "\
-A load that fails leaves no new table, no new index and no new database; rows that it has put into tables that were there before stay, and it \
-says how many. After an interrupt (Ctrl-C) all that was loaded stays, and it says what that is; the same load can be run again, as a row \
-replaces one with the same key. A dump that was cut off is noticed by its last line, which has the numbers of rows; dumps without one (written \
-before there were any, or by hand) are loaded as they are. Each row of CSV needs the end of its line, also the last one.";
+A failed load leaves no new table, index or database. Rows that it has put into existing tables stay, and the error says how many. After an \
+interrupt (Ctrl-C), all loaded rows stay, and the message says how many. The same load can then be run again: a row replaces an existing row \
+with the same key. The first line of a dump announces that the last line has the row counts, so a dump that was cut off is detected. Dumps \
+without row counts (from old versions, or written by hand) are loaded without this check. Every CSV row, including the last one, must end with \
+a line end.";
 
 /// Runs the command. Missing tables are created. A row replaces an existing row with the same key. All loaded rows are
 /// durable at the end.
@@ -101,7 +102,7 @@ pub fn load(args: &LoadArgs) -> Result<(), Failure> {
     if args.json {
         return Ok(writeln!(io::stdout(), "{:#}", json!({ "rows": rows, "tables": tables }))?);
     }
-    println!("{rows_loaded} rows of {tables} table{} were loaded", if tables == 1 { "" } else { "s" });
+    println!("loaded {rows_loaded} rows into {tables} table{}", if tables == 1 { "" } else { "s" });
     Ok(())
 }
 
@@ -125,7 +126,7 @@ fn interrupted(args: &LoadArgs, line: u64, rows: u64, loaded: &str) -> Failure {
         0 => "nothing was loaded".into(),
         rows => format!("{} rows are in the database: {loaded}", grouped(rows)),
     };
-    let said = format!("interrupted in line {line} of {}: {said}", args.file.display());
+    let said = format!("interrupted at line {line} of {}: {said}", args.file.display());
     Coded { code: INTERRUPTED, said }.into()
 }
 
@@ -135,15 +136,15 @@ fn remove(db: Database, place: &Place) -> String {
     let path = place.path.display();
     match closed.and_then(|()| place.clear().map_err(|error| error.to_string())) {
         Ok(()) => format!("nothing was loaded, and there is no database in {path}"),
-        Err(why) => format!("the database that was begun in {path} could not be removed: {why}"),
+        Err(why) => format!("the incomplete database in {path} could not be removed: {why}"),
     }
 }
 
 /// A message about a failed load into an existing database, with the rows of earlier tables that stay.
 fn told_undone(undone: braiddb::Result<()>, kept: &str) -> String {
     match undone {
-        Err(error) => format!("tables and indexes that were made could not be taken away: {error}"),
-        Ok(()) if kept.is_empty() => "nothing was loaded, and the database is as it was".into(),
-        Ok(()) => format!("what was made is taken away again; these rows stay: {kept}"),
+        Err(error) => format!("the new tables and indexes could not be removed: {error}"),
+        Ok(()) if kept.is_empty() => "nothing was loaded, and the database is unchanged".into(),
+        Ok(()) => format!("new tables and indexes were removed; these rows stay: {kept}"),
     }
 }

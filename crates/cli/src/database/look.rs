@@ -35,9 +35,7 @@ pub struct Listing {
 
 /// Arguments of `braid get`.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Exit codes: 0 the value was printed, 2 there is no such row, 1 anything else has failed"
-)]
+#[command(after_help = "Exit codes: 0 the value was printed; 1 any other failure; 2 there is no such row")]
 pub struct GetArgs {
     /// The database's directory; it is only read, and no process may have it open
     path: PathBuf,

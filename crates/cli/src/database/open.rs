@@ -36,10 +36,10 @@ pub fn existing(path: &Path) -> Result<FileStorage, Failure> {
     let storage = FileStorage::open(path).map_err(|error| none(&error.to_string()))?;
     match Identity::read(&storage) {
         Ok(None) if was_begun(&storage, path) => Err(none(
-            "what was to make one, such as `braid load`, ended before it had begun to store anything: run it again",
+            "the program that should create it, such as `braid load`, ended before it stored anything: run it again",
         )
         .into()),
-        Ok(None) => Err(none("it has none of the files of one").into()),
+        Ok(None) => Err(none("the directory has no database files").into()),
         // The caller reports damage.
         Ok(Some(_)) | Err(_) => Ok(storage),
     }
@@ -62,9 +62,7 @@ pub fn fill_empty<R>(
         Err(_) => true, // or it is no directory, as creating it will report
     };
     if !is_empty {
-        return Err(
-            format!("{} is not empty: choose a directory that is not there yet", path.display()).into()
-        );
+        return Err(format!("{} is not empty: choose a new or empty directory", path.display()).into());
     }
     FileStorage::create_for(path, fill)
 }
@@ -83,15 +81,17 @@ fn recover(storage: FileStorage, path: &Path) -> Result<Database, Failure> {
 /// Prints what recovery has skipped or cut off, and whether disk space is missing.
 fn tell(db: &Database) {
     let Some(recovery) = db.recovery() else { return };
+    let used =
+        recovery.checkpoint.map_or("the log alone".into(), |used| format!("checkpoint {used} and the log"));
     for (number, error) in &recovery.damaged_checkpoints {
-        eprintln!("checkpoint {number} is not used, an older one and the log stand in for it: {error}");
+        eprintln!("checkpoint {number} cannot be used, so the database was opened from {used}: {error}");
     }
     if let Some(cut) = &recovery.cut {
         eprintln!("the database was not closed in order: {cut}");
     }
     // The database is open nevertheless, for reads and checkpoints.
     if let LogCondition::Refusing { cause } = db.statistics().log_condition {
-        eprintln!("nothing can be committed for now: {cause}");
+        eprintln!("changes cannot be committed at present: {cause}");
     }
 }
 
@@ -100,7 +100,7 @@ pub fn advise(error: Error, path: &Path) -> Failure {
     let path = path.display();
     let advice = match &error {
         Error::Storage(error) if is_locked(error) => {
-            "stop that process first; `braid backup` copies a database that is in use".to_string()
+            "stop that process first; `braid backup` can copy a database that is in use".to_string()
         }
         // Nothing is damaged, and the message says what to do.
         Error::Checkpoint(checkpoint::Error::UnsupportedVersion { .. })
@@ -130,10 +130,10 @@ impl Bar {
     fn show(&self, progress: &Progress) {
         let (what, template) = match (progress.stage, progress.total) {
             (RecoveryStage::Checkpoint, Some(_)) => {
-                ("rows of the checkpoint", "{wide_bar} {human_pos}/{human_len} {msg}")
+                ("checkpoint rows", "{wide_bar} {human_pos}/{human_len} {msg}")
             }
-            (RecoveryStage::Checkpoint, None) => ("rows of the checkpoint", "{spinner} {human_pos} {msg}"),
-            (RecoveryStage::Log, _) => ("changes of the log", "{spinner} {human_pos} {msg}"),
+            (RecoveryStage::Checkpoint, None) => ("checkpoint rows", "{spinner} {human_pos} {msg}"),
+            (RecoveryStage::Log, _) => ("log changes", "{spinner} {human_pos} {msg}"),
         };
         if self.0.message() != what {
             self.0.set_style(ProgressStyle::with_template(template).expect("the template is well formed"));

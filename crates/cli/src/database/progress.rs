@@ -133,8 +133,9 @@ impl Watch {
     /// Shows what is being read.
     pub fn show(&self, progress: &Progress) {
         let of = match progress.stage {
-            RecoveryStage::Checkpoint => "rows of the checkpoint",
-            RecoveryStage::Log => "changes of the log",
+            RecoveryStage::Checkpoint => "checkpoint rows",
+            // Recovery counts changes, verification and salvage count records.
+            RecoveryStage::Log => "log entries",
         };
         self.0.bar.set_message(format!("read, {} {of}", indicatif::HumanCount(progress.done)));
     }

@@ -64,11 +64,13 @@ pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         });
         return Ok(writeln!(io::stdout(), "{object:#}")?);
     }
-    let from = done.checkpoint.map_or("the log alone".into(), |number| format!("checkpoint {number}"));
+    let from = match done.checkpoint {
+        Some(number) => format!("{} rows from checkpoint {number}", grouped(done.rows)),
+        None => "no checkpoint".into(),
+    };
     println!(
-        "restored to {}: {} rows of {from}, {} transactions of the log",
+        "restored to {}: {from}, {} transactions from the log",
         done.reached,
-        grouped(done.rows),
         grouped(done.transactions)
     );
     Ok(())
@@ -77,7 +79,7 @@ pub fn restore(args: &RestoreArgs) -> Result<(), Failure> {
 /// Parses a time in RFC 3339 format. Returns nanoseconds since 1970.
 fn unix_ns(text: &str) -> Result<u64, String> {
     parse(text).ok_or_else(|| {
-        "it is no time from 1970 to 2500 such as 2026-03-01T12:00:00Z, 2026-03-01T12:00:00.25Z or \
+        "expected a time between 1970 and 2500, such as 2026-03-01T12:00:00Z, 2026-03-01T12:00:00.25Z or \
          2026-03-01T13:00:00+01:00"
             .into()
     })

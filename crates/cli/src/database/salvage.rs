@@ -70,18 +70,29 @@ pub fn cut(cut: &Cut) -> Value {
     json!({ "file": cut.file, "offset": cut.offset, "lsn": cut.lsn, "bytes": cut.bytes })
 }
 
+/// The part that is cut off the end of a log, in words. Here the files are only read, so nothing has been cut off yet.
+pub fn incomplete(cut: &Cut) -> String {
+    let Cut { file, offset, lsn, bytes } = cut;
+    format!(
+        "{bytes} bytes of an incomplete write, which was never acknowledged, in {file:?} at offset {offset} (lsn {lsn})"
+    )
+}
+
 fn print(done: &Salvage, to: &mut impl Write) -> io::Result<()> {
     for table in &done.tables {
-        let from = table.checkpoint.map_or("the log alone".into(), |number| format!("checkpoint {number}"));
-        let (rows, changes) = (grouped(table.rows), grouped(table.changes));
-        write!(to, "table {:?}: {rows} rows of {from}, {changes} changes of the log", table.name)?;
+        let from = match table.checkpoint {
+            Some(number) => format!("{} rows from checkpoint {number}", grouped(table.rows)),
+            None => "in no checkpoint".into(),
+        };
+        let changes = grouped(table.changes);
+        write!(to, "table {:?}: {from}, {changes} changes from the log", table.name)?;
         if table.lost_blocks > 0 {
             let (rows, blocks) = (grouped(table.lost_rows), grouped(table.lost_blocks));
             write!(to, "; LEFT OUT {rows} rows in {blocks} damaged blocks")?;
         }
         if table.left_out_changes > 0 {
             let changes = grouped(table.left_out_changes);
-            write!(to, "; LEFT OUT {changes} changes behind damage (--beyond-damage takes them)")?;
+            write!(to, "; LEFT OUT {changes} changes after damage (--beyond-damage includes them)")?;
         }
         writeln!(to)?;
         for (index, why) in &table.lost_indexes {
@@ -89,14 +100,17 @@ fn print(done: &Salvage, to: &mut impl Write) -> io::Result<()> {
         }
     }
     if done.unknown_changes > 0 {
-        writeln!(to, "LEFT OUT {} changes of tables that are not known", grouped(done.unknown_changes))?;
+        writeln!(to, "LEFT OUT {} changes of unknown tables", grouped(done.unknown_changes))?;
     }
     for damage in &done.damages {
         writeln!(to, "damaged: {damage}")?;
     }
     if let Some(cut) = &done.cut {
-        writeln!(to, "no damage: {cut}")?;
+        writeln!(to, "no damage; left out {}", incomplete(cut))?;
     }
-    let whole = if done.is_complete() { "everything" } else { "what could be read" };
-    writeln!(to, "{whole} was taken, with {} transactions of the log", grouped(done.transactions))
+    let whole = match done.is_complete() {
+        true => "everything",
+        false => "everything except the damaged and left-out parts above",
+    };
+    writeln!(to, "salvaged {whole}, with {} transactions from the log", grouped(done.transactions))
 }

@@ -43,7 +43,9 @@ const SECONDS_MAX: f64 = 86_400.0;
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.01..=SECONDS_MAX).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("a number from 0.01 to {SECONDS_MAX}"))
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("expected a number from 0.01 to {SECONDS_MAX}"))
 }
 
 /// Runs `braid stats`. Watching ends successfully at a closed pipe or an interrupt.
@@ -93,7 +95,7 @@ fn write(statistics: &Statistics, to: &mut dyn Write) -> Result<(), Failure> {
             (grouped(contention.meetings), contention.hot_for_writers, contention.hot_for_readers);
         writeln!(
             to,
-            "{:<13}{met} meetings; {writers} groups of records hot for writers, {readers} for readers",
+            "{:<13}{met} meetings; {writers} groups of records are hot for writers, {readers} for readers",
             "contention"
         )?;
     }
@@ -106,7 +108,7 @@ fn write(statistics: &Statistics, to: &mut dyn Write) -> Result<(), Failure> {
 
 fn transactions(of: &Statistics) -> String {
     format!(
-        "{} committed, {} conflicts, {} retries, {} given up, {} refused by the program, {} without memory, {} waits for rows now",
+        "{} committed, {} conflicts, {} retries, {} given up, {} aborted by the program, {} out of memory, {} waiting for rows now",
         grouped(of.commits),
         grouped(of.aborts_conflict),
         grouped(of.retries),
@@ -121,7 +123,7 @@ fn latency(of: &Statistics) -> String {
     let us = |ns: u64| ns as f64 / 1e3;
     let (p50, p99, p999) = (us(of.latency.p50_ns), us(of.latency.p99_ns), us(of.latency.p999_ns));
     let samples = grouped(of.latency.samples);
-    format!("50 % within {p50:.1} us, 99 % {p99:.1} us, 99.9 % {p999:.1} us, of a sample of {samples}")
+    format!("p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us, from a sample of {samples}")
 }
 
 fn memory(of: &Statistics) -> String {
@@ -159,7 +161,7 @@ fn condition(of: &LogCondition) -> String {
             format!("STALLED for {:.1} s: {cause}", *for_ns as f64 / 1e9)
         }
         LogCondition::Stopped { cause } => format!("STOPPED: {cause}"),
-        _ => "in a condition that is not known here".into(),
+        _ => "in an unknown condition".into(),
     }
 }
 
@@ -167,14 +169,14 @@ fn checkpoints(of: &Statistics) -> String {
     let checkpoints = &of.checkpoints;
     let last = match (checkpoints.last_number, checkpoints.last_ago_ns) {
         (None, _) => "none so far".into(),
-        (Some(number), None) => format!("the last one is {number}, from before"),
+        (Some(number), None) => format!("the last is {number}, from before the database was opened"),
         (Some(number), Some(ago_ns)) => {
-            format!("the last one is {number}, {} ago", HumanDuration(Duration::from_nanos(ago_ns)))
+            format!("the last is {number}, {} ago", HumanDuration(Duration::from_nanos(ago_ns)))
         }
     };
     let error = checkpoints.last_error.as_ref().map(|error| format!("; error: {error}")).unwrap_or_default();
     format!(
-        "{} made, {} failed, {last}; {} of log to be replayed{error}",
+        "{} made, {} failed, {last}; {} of log to replay{error}",
         grouped(checkpoints.made),
         grouped(checkpoints.failed),
         HumanBytes(checkpoints.lag_bytes)
@@ -194,9 +196,9 @@ fn archive(of: &Statistics) -> String {
 
 fn device(of: &Statistics) -> String {
     let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), |bytes| HumanBytes(bytes).to_string());
-    let short = if of.room.is_short { ", SHORT of room for the next checkpoint" } else { "" };
+    let short = if of.room.is_short { ", SHORT of space for the next checkpoint" } else { "" };
     format!(
-        "{} free of {}, {} kept back{short}",
+        "{} free of {}, {} reserved{short}",
         bytes(of.room.free_bytes),
         bytes(of.room.total_bytes),
         HumanBytes(of.room.reserve_bytes)

@@ -103,7 +103,7 @@ impl Column {
                 Err(_) if self.kind.as_ref().is_some_and(Kind::has_object) => {}
                 Err(_) => {
                     return Err(format!(
-                        "{json} is no {}, and not of the form {{\"hex\": \"0f\"}}",
+                        "{json} is not of type {}, and does not have the form {{\"hex\": \"0f\"}}",
                         self.type_name
                     ));
                 }
@@ -111,7 +111,7 @@ impl Column {
         }
         let Some(kind) = &self.kind else {
             return Err(format!(
-                "values of {} are not known as text, but as {{\"hex\": \"0f\"}}",
+                "the type {} has no text form here: write the bytes as {{\"hex\": \"0f\"}}",
                 self.type_name
             ));
         };
@@ -147,7 +147,10 @@ impl Column {
                 Kind::read_variant_prefix(of, cell, &mut bytes)?;
                 Ok(bytes)
             }
-            _ => Err(format!("a {} has no first part: give bounds, or bytes as {HEX}0f", self.type_name)),
+            _ => Err(format!(
+                "keys of type {} have no prefixes: give bounds, or bytes as {HEX}0f",
+                self.type_name
+            )),
         }
     }
 
@@ -180,9 +183,10 @@ impl Column {
                     kind.read_json(self.role, true, cell, &mut bytes)?;
                     Ok(bytes)
                 }
-                (None, None) => {
-                    Err(format!("values of {} are not known as text, but as {HEX}0f", self.type_name))
-                }
+                (None, None) => Err(format!(
+                    "the type {} has no text form here: write the bytes as {HEX}0f",
+                    self.type_name
+                )),
             },
         }
     }
@@ -237,7 +241,7 @@ impl Kind {
         let found: Option<Vec<&RawValue>> = serde_json::from_str(json).ok();
         let found = found.filter(|found| found.len() == count && json.starts_with('['));
         let Some(found) = found else {
-            return Err(format!("{json} is not a list of {count}"));
+            return Err(format!("{json} is not a list of length {count}"));
         };
         for (at, (part, json)) in parts.zip(found).enumerate() {
             let is_end = at + 1 == count;
@@ -391,7 +395,7 @@ impl Kind {
             return Kind::read_members(given, Role::Key, true, content, found, out);
         }
         Kind::read_members(given, Role::Key, false, content, found, out)
-            .map_err(|why| format!("{name}: {why}; its first fields come first"))
+            .map_err(|why| format!("{name}: {why}; a prefix must have the first fields"))
     }
 
     /// Like `write_json`, for a sequence, which takes all bytes.
@@ -538,7 +542,7 @@ fn members(json: &str) -> Result<Members<'_>, Wrong> {
 fn variant<'k, 'j>(of: &'k OneOf, json: &str, found: Members<'j>) -> Result<(&'k Variant, &'j str), Wrong> {
     let mut found = found.into_iter();
     let (Some((name, content)), None) = (found.next(), found.next()) else {
-        return Err(format!("{json} is not an object with one member, which has a variant's name"));
+        return Err(format!("{json} is not an object with one member named after a variant"));
     };
     let known = of.variants.iter().find(|variant| variant.name == name);
     let variant = known.ok_or_else(|| format!("the type has no variant {name:?}"))?;
@@ -616,7 +620,9 @@ fn unhex(digits: &str) -> Result<Vec<u8>, Wrong> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let bytes: Option<Vec<u8>> = pairs.iter().map(|[a, b]| Some(digit(*a)? << 4 | digit(*b)?)).collect();
-    bytes.filter(|_| rest.is_empty()).ok_or_else(|| format!("{digits:?} is not pairs of hexadecimal digits"))
+    bytes
+        .filter(|_| rest.is_empty())
+        .ok_or_else(|| format!("{digits:?} does not consist of pairs of hexadecimal digits"))
 }
 
 /// Parses exactly this many bytes.
@@ -625,5 +631,5 @@ fn array(digits: &str, count: usize) -> Result<Vec<u8>, Wrong> {
     let is_long = bytes.len() == count;
     is_long
         .then_some(bytes)
-        .ok_or_else(|| format!("{digits:?} is not the hexadecimal digits of {count} bytes"))
+        .ok_or_else(|| format!("{digits:?} does not consist of the hexadecimal digits of {count} bytes"))
 }

@@ -1,10 +1,11 @@
 //! A database whose scheme is chosen when it is opened: [`AnyScheme`].
 //!
-//! A program compiles the engine once for each scheme that it names. Tests, simulations and checks run under all schemes, and name this one
-//! instead. Each call of the contract branches to the scheme of its database, so the same code of that scheme runs.
-//! Benchmarks name the scheme itself.
+//! A program compiles the engine once for each scheme that it names. Tests, simulations and checks run under all
+//! schemes, and name [`AnyScheme`] instead. Each call of the contract branches to the scheme of its database, so the
+//! code of that scheme runs unchanged. Benchmarks name the scheme itself.
 //!
-//! An access or a decision is made without its database. It is `New` until its first step, and the scheme's own from then on.
+//! An access or a decision is made without a database. It is `New` until its first step, and belongs to the scheme
+//! from then on.
 
 use super::{
     Abort, Admission, Change, Changed, ConcurrencyControl, Copies, Declared, Env, Holder, InTheWay, Intent,
@@ -22,8 +23,8 @@ use std::sync::Arc;
 
 /// The scheme that [`Options::lab`](crate::Options::lab) names, chosen when a database is opened.
 ///
-/// A database of this type has every operation under every scheme, at the cost of a branch in each access. It is for tools and tests
-/// that run under all schemes and are compiled once.
+/// A database of this type has every operation under every scheme, at the cost of a branch in each access. It is for
+/// tools and tests that run under all schemes and are compiled once.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyScheme;
 
@@ -35,9 +36,9 @@ type PrepareOf<C> = <C as ConcurrencyControl>::Prepare;
 
 /// A scheme of the table, with its own variants of an access and a decision.
 trait Member: ConcurrencyControl {
-    /// Calls `step` with the access as it is under this scheme.
+    /// Calls `step` with this scheme's variant of the access.
     fn with_access<T>(access: &mut Access, step: impl FnOnce(&mut Self::Access) -> T) -> T;
-    /// Calls `step` with the decision as it is under this scheme.
+    /// Calls `step` with this scheme's variant of the decision.
     fn with_prepare<T>(prepare: &mut Prepare, step: impl FnOnce(&mut Self::Prepare) -> T) -> T;
 }
 
@@ -55,7 +56,7 @@ macro_rules! define {
         impl SchemeName {
             const VARIANTS: &'static [SchemeName] = &[$(SchemeName::$scheme),*];
 
-            /// The name as it is on command lines.
+            /// Returns the name that command lines use.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(SchemeName::$scheme => $name,)*
@@ -146,7 +147,8 @@ macro_rules! define {
             }
         )*
 
-        /// `under!(C; Txn(txn) => …)` evaluates the expression with `C` as the scheme of the parts, and with the parts as that scheme's own.
+        /// `under!(C; Txn(txn) => …)` evaluates the expression with `C` as the scheme of the parts, and with the
+        /// parts of that scheme.
         macro_rules! under {
             ($d C:ident; $d($d kind:ident($d part:ident)),+ => $d body:expr) => {
                 match ($d($d part,)+) {
@@ -164,7 +166,7 @@ macro_rules! define {
 
 const MIXED: &str = "all parts of a database are of one scheme";
 
-/// The table of schemes, and forms of them that are for tests.
+/// The table of schemes, and forms of them for tests.
 macro_rules! with_forms {
     ($($row:tt)*) => {
         define! {
@@ -188,16 +190,16 @@ impl SchemeName {
 /// Settings that only schemes of the laboratory have.
 #[derive(Clone, Copy, Debug)]
 pub struct LabOptions {
-    /// The scheme of a database of type `Database<AnyScheme>`. (The type of any other says which it is.) Default: that of
-    /// [`Serializable`](crate::Serializable).
+    /// The scheme of a database of type `Database<AnyScheme>`. The type of any other database names its scheme.
+    /// Default: [`Serializable`](crate::Serializable).
     pub scheme: SchemeName,
-    /// Parts of the database of which a transaction has one or more to itself, under [`HStore`](crate::HStore) alone: a power
-    /// of two, at most 64. Default: 64, several times the cores of most machines; a transaction that writes a table which is
-    /// not partitioned takes all of them.
+    /// The number of partitions of the database, for [`HStore`](crate::HStore) alone: a power of two, at most 64. A
+    /// transaction has one or more partitions to itself, and takes all of them to write a table that is not
+    /// partitioned. Default: 64, several times the cores of most machines.
     pub partitions: u32,
 }
 
-/// The number of bits in which transactions note partitions.
+/// The number of bits in which transactions note their partitions.
 pub(crate) const PARTITIONS_MAX: u32 = 64;
 
 impl Default for LabOptions {
@@ -207,7 +209,7 @@ impl Default for LabOptions {
 }
 
 impl Default for SchemeName {
-    /// The first one of the table.
+    /// Returns the first scheme of the table.
     fn default() -> Self {
         SchemeName::VARIANTS[0]
     }
@@ -225,7 +227,7 @@ impl FromStr for SchemeName {
     fn from_str(name: &str) -> Result<SchemeName, String> {
         SchemeName::ALL.iter().copied().find(|scheme| scheme.name() == name).ok_or_else(|| {
             let names: Vec<_> = SchemeName::ALL.iter().map(|scheme| scheme.name()).collect();
-            format!("no scheme is called {name}: take one of {}", names.join(", "))
+            format!("unknown scheme {name:?}: expected one of {}", names.join(", "))
         })
     }
 }
@@ -252,8 +254,8 @@ fn env<'e, C: ConcurrencyControl>(
     Env { shared, worker, local }
 }
 
-// SAFETY: each scheme keeps what the contract asks for, and each call reaches the one scheme that all parts of a database are of.
-// `KEEPS_UNTRACKED` is what all of them keep.
+// SAFETY: each scheme keeps the contract, and each call reaches the scheme to which all parts of a database belong.
+// `KEEPS_UNTRACKED` promises only what all schemes keep.
 unsafe impl ConcurrencyControl for AnyScheme {
     const TRACKS_READS: bool = true;
     const KEEPS_UNTRACKED: bool = false;

@@ -131,7 +131,7 @@ impl Rest<'_, '_> {
         let scheme = self.word("the name of a scheme")?;
         let names = Isolation::EXPECTED.map(Isolation::name);
         if !names.contains(&scheme) {
-            return Err(format!("there is no scheme `{scheme}`, only {}", names.join(" and ")));
+            return Err(format!("unknown scheme {scheme:?}: expected one of {}", names.join(", ")));
         }
         let expectation = match self.word("`anomaly` or `none`")? {
             "anomaly" => Expectation::Anomaly,

@@ -8,7 +8,8 @@ use crate::database::text::Column;
 use braiddb::TableInfo;
 use csv::{Position, Reader, ReaderBuilder, StringRecord};
 
-const HEADER: &str = "the first line of CSV is a header with the types, such as \"key: u64,value: string\"";
+const HEADER: &str =
+    "the first line of CSV must be a header with the types, such as \"key: u64,value: string\"";
 
 /// The state of reading a CSV file.
 #[derive(Default)]
@@ -88,7 +89,7 @@ impl Progress {
     /// Returns the key and the value of a row, or `None` if the record is the number of rows.
     fn take(&mut self, target: &Target, row: &StringRecord) -> Result<Option<Row>, String> {
         if self.is_closed {
-            return Err("there are rows behind the number of rows, which is the end".into());
+            return Err("there are rows after the row count, which must be the last line".into());
         }
         match (row.get(0), row.get(1), row.len()) {
             (Some(key), Some(value), 2) => {
@@ -100,7 +101,7 @@ impl Progress {
             (Some(said), None, 1) if self.is_counted && said.starts_with(ROWS) => {
                 if said[ROWS.len()..].parse() != Ok(self.rows) {
                     return Err(format!(
-                        "the dump had {} rows, and there are {}",
+                        "the dump should have {} rows, but has {}",
                         &said[ROWS.len()..],
                         self.rows
                     ));
@@ -108,16 +109,16 @@ impl Progress {
                 self.is_closed = true;
                 Ok(None)
             }
-            (_, _, fields) => Err(format!("a row has a key and a value, and this one has {fields} fields")),
+            (_, _, fields) => {
+                Err(format!("a row must have two fields, a key and a value; this row has {fields}"))
+            }
         }
     }
 
     /// Checks that the file may end here.
     fn end(&self) -> Result<(), String> {
         match self.is_counted && !self.is_closed {
-            true => {
-                Err("the dump was cut off: its last line, with the number of its rows, is not there".into())
-            }
+            true => Err("the dump was cut off: its last line, with the row count, is missing".into()),
             false => Ok(()),
         }
     }

@@ -60,13 +60,7 @@ impl Input {
                 }
             }
         });
-        Ok(Input {
-            chunks,
-            chunk: Vec::new(),
-            at: 0,
-            has_begun: false,
-            bar: Bytes::new("of the file", bytes),
-        })
+        Ok(Input { chunks, chunk: Vec::new(), at: 0, has_begun: false, bar: Bytes::new("read", bytes) })
     }
 
     /// Waits for the next chunk. Returns false at the end.
@@ -141,7 +135,7 @@ impl<R: Read> Ended<R> {
             _ if position < self.bytes => None, // more rows follow that row
             Place::Quoted => Some("the file ends within a field in quotes"),
             Place::Field | Place::Unquoted | Place::Quote => {
-                Some("the file ends within this row, or at least without the end of its line")
+                Some("the file ends within this row, or before the end of its line")
             }
         }
     }

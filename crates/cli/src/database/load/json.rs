@@ -68,7 +68,7 @@ pub fn load(loader: &mut Loader<'_>, from: Input, line: &mut u64) -> Result<(), 
             Err(error) => return Err(stopped(error.to_string())),
             Ok(0) => return dump.end().map_err(stopped),
             Ok(read) if read as u64 > LINE_BYTES_MAX => {
-                return Err(stopped(format!("it is longer than {LINE_BYTES_MAX} bytes")));
+                return Err(stopped(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
             }
             Ok(_) => {}
         }
@@ -127,7 +127,7 @@ fn take(loader: &mut Loader<'_>, dump: &mut Dump, bytes: &[u8], number: u64) -> 
         }
         _ => Err(stopped(
             concat!(
-                "a line has either \"table\", \"key\" and \"value\", ",
+                "a line must have either \"table\", \"key\" and \"value\", ",
                 "or \"table\", \"key_type\" and \"value_type\""
             )
             .into(),

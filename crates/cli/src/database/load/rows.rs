@@ -94,10 +94,10 @@ impl<'d> Loader<'d> {
         let info = self.db.tables().into_iter().find(|table| table.name == name);
         let info = info.ok_or_else(|| {
             format!(
-                "there is no table {name:?}: a line before has to say its \"key_type\" and \"value_type\""
+                "there is no table {name:?}: an earlier line must give its \"key_type\" and \"value_type\""
             )
         })?;
-        let raw = self.db.raw_table(name).ok_or("the table is gone")?;
+        let raw = self.db.raw_table(name).ok_or("the table was dropped")?;
         Ok(self.add(info, raw, false))
     }
 
@@ -123,12 +123,12 @@ impl<'d> Loader<'d> {
         let TableInfo { name, key_type, .. } = &info;
         let known = Column::keys(key_type).is_fixed8();
         if known.is_some() && fixed8.is_some_and(|fixed8| known != Some(fixed8)) {
-            return Err(format!("\"fixed8\" is not what {key_type} says"));
+            return Err(format!("\"fixed8\" contradicts the key type {key_type}"));
         }
         let existing = self.db.raw_table(name).map(|table| table.is_fixed8());
         let fixed8 = known.or(fixed8).or(existing).ok_or_else(|| {
             format!(
-                "{key_type} is not known here: \"fixed8\" has to say whether its keys have eight bytes each"
+                "the key type {key_type} is unknown: \"fixed8\" must say whether all its keys have eight bytes"
             )
         })?;
         let before = self.named(name);
@@ -156,12 +156,16 @@ impl<'d> Loader<'d> {
     pub fn put(&mut self, target: usize, line: u64, key: Vec<u8>, value: Vec<u8>) -> Result<(), Stopped> {
         let (key_bytes, value_bytes) = (key.len(), value.len());
         let table = self.targets[target].raw;
-        if key_bytes > KEY_BYTES_MAX || (table.is_fixed8() && key_bytes != 8) {
-            let why = format!("the key has {key_bytes} bytes, which the table's keys have not");
+        if key_bytes > KEY_BYTES_MAX {
+            let why = format!("the key has {key_bytes} bytes, and the limit is {KEY_BYTES_MAX}");
+            return Err(Stopped { line, why });
+        }
+        if table.is_fixed8() && key_bytes != 8 {
+            let why = format!("the key has {key_bytes} bytes, and the table's keys have eight");
             return Err(Stopped { line, why });
         }
         if value_bytes > VALUE_BYTES_MAX {
-            let why = format!("the value has {value_bytes} bytes, and {VALUE_BYTES_MAX} are the limit");
+            let why = format!("the value has {value_bytes} bytes, and the limit is {VALUE_BYTES_MAX}");
             return Err(Stopped { line, why });
         }
         let mut hasher = DefaultHasher::new();
@@ -219,10 +223,7 @@ impl<'d> Loader<'d> {
         let Target { name, keys, .. } = &self.targets[*target];
         let mut text = String::new();
         keys.write_json(key, &mut text);
-        Stopped {
-            line: *line,
-            why: format!("the row with key {} of table {name:?}: {why}", printable(&text)),
-        }
+        Stopped { line: *line, why: format!("row with key {} of table {name:?}: {why}", printable(&text)) }
     }
 
     /// Drops the tables and indexes that the load made.

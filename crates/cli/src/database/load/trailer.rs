@@ -37,9 +37,7 @@ impl Dump {
     /// Compares the trailer's row count of each table with the rows that were read.
     pub fn close(&mut self, said: &BTreeMap<String, u64>) -> Result<(), Wrong> {
         if !self.is_open {
-            return Err(
-                "the numbers of a dump's rows are its last line, and none has begun that has them".into()
-            );
+            return Err("this line has row counts, but no dump with row counts has begun".into());
         }
         self.is_open = false;
         let names = said.keys().chain(self.rows.keys());
@@ -47,7 +45,7 @@ impl Dump {
             let of = |rows: &BTreeMap<String, u64>| rows.get(table).copied().unwrap_or(0);
             if of(said) != of(&self.rows) {
                 return Err(format!(
-                    "the dump had {} rows of table {table:?}, and there are {}",
+                    "the dump should have {} rows of table {table:?}, but has {}",
                     of(said),
                     of(&self.rows)
                 ));
@@ -59,9 +57,7 @@ impl Dump {
     /// Checks that the dump is complete. Called when the input ends or another dump begins.
     pub fn end(&self) -> Result<(), Wrong> {
         match self.is_open {
-            true => {
-                Err("the dump was cut off: its last line, with the numbers of its rows, is not there".into())
-            }
+            true => Err("the dump was cut off: its last line, with the row counts, is missing".into()),
             false => Ok(()),
         }
     }

@@ -83,7 +83,8 @@ const ADVICE: &str = "\n\nFor more information, try";
 
 /// Reads a line: words as in a shell, with quotes, and `#` before comments.
 pub fn read(line: &str) -> Result<Read, Failure> {
-    let words = shlex::split(line).ok_or("a quotation mark has no partner, or a backslash ends the line")?;
+    let words =
+        shlex::split(line).ok_or("a quotation mark is not closed, or the line ends with a backslash")?;
     if words.is_empty() {
         return Ok(Read::Nothing);
     }
@@ -103,12 +104,12 @@ pub fn summary() -> String {
     let line = Line::command();
     let names = line.get_subcommands().map(|command| command.get_name().len());
     let width = names.max().unwrap_or(0);
-    let mut text = String::from("Commands of the shell, of which `help COMMAND` tells more:\n");
+    let mut text = String::from("Shell commands (`help COMMAND` describes one):\n");
     for command in line.get_subcommands() {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         text += &format!("  {:width$}  {about}\n", command.get_name());
     }
-    text + "\nWords are separated as in a shell, such as: put users 1 '{\"name\": \"Ada\"}'"
+    text + "\nWords are split as in a Unix shell, for example: put users 1 '{\"name\": \"Ada\"}'"
 }
 
 #[cfg(test)]
@@ -132,7 +133,7 @@ mod tests {
             assert!(text.contains("Usage: "), "{text}");
         }
         for (line, why) in [
-            ("put 'a", "no partner"),
+            ("put 'a", "is not closed"),
             ("fetch", "'fetch'"),
             ("get t", "<KEY>"),
             ("tables --wide", "'--wide'"),
@@ -140,6 +141,6 @@ mod tests {
             let error = read(line).unwrap_err().to_string();
             assert!(error.contains(why) && !error.starts_with("error"), "{error}");
         }
-        assert!(summary().contains("rollback  Undoes"), "{}", summary());
+        assert!(summary().contains("rollback  Roll back"), "{}", summary());
     }
 }

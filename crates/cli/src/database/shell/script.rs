@@ -20,9 +20,9 @@ pub fn run(session: &mut Session, from: &mut dyn BufRead) -> Result<(), Failure>
             break;
         }
         if bytes.len() as u64 > LINE_BYTES_MAX {
-            return Err(format!("line {number}: it is longer than {LINE_BYTES_MAX} bytes").into());
+            return Err(format!("line {number} is longer than {LINE_BYTES_MAX} bytes").into());
         }
-        let line = str::from_utf8(&bytes).map_err(|_| Failure::from("it is not UTF-8"));
+        let line = str::from_utf8(&bytes).map_err(|_| Failure::from("the line is not UTF-8"));
         match line.and_then(|line| session.run(line, &mut to)) {
             Ok(Next::Line) => {}
             Ok(Next::End) => break,
@@ -39,7 +39,7 @@ pub fn run(session: &mut Session, from: &mut dyn BufRead) -> Result<(), Failure>
     to.flush()?;
     match failures {
         0 => Ok(()),
-        1 => Err("a command has failed".into()),
-        failures => Err(format!("{failures} commands have failed").into()),
+        1 => Err("a command failed".into()),
+        failures => Err(format!("{failures} commands failed").into()),
     }
 }

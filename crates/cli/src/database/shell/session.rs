@@ -37,9 +37,9 @@ pub struct Session {
 }
 
 /// The end of an error message if the error has rolled back the transaction.
-pub const UNDONE: &str = "; the transaction is undone";
+pub const UNDONE: &str = "; the transaction was rolled back";
 
-const IS_UNDONE: &str = "the transaction was undone because of an error before: `rollback` ends it";
+const IS_UNDONE: &str = "the transaction was rolled back because of an earlier error: `rollback` ends it";
 
 impl Session {
     /// A session for the database that was opened in this directory.
@@ -92,7 +92,10 @@ impl Session {
         let was_open = !matches!(self.progress, Progress::None);
         drop(self.progress);
         self.db.close()?;
-        if was_open { Err("the transaction was not committed, and is undone".into()) } else { Ok(()) }
+        match was_open {
+            true => Err("the transaction was not committed, and was rolled back".into()),
+            false => Ok(()),
+        }
     }
 
     fn execute(&mut self, command: &Command, to: &mut dyn Write) -> Result<(), Failure> {
@@ -158,7 +161,7 @@ impl Session {
         match &self.progress {
             Progress::None => {}
             Progress::Open(_) => {
-                return Err("a transaction is open already: `commit` or `rollback` ends it".into());
+                return Err("a transaction is already open: `commit` or `rollback` ends it".into());
             }
             Progress::Failed => return Err(IS_UNDONE.into()),
         }
@@ -175,7 +178,8 @@ impl Session {
             Progress::None => Err(NONE_OPEN.into()),
             Progress::Open(transaction) => Ok(transaction.commit()?),
             Progress::Failed => {
-                Err("nothing was committed: the transaction was undone because of an error before".into())
+                Err("nothing was committed: the transaction was rolled back because of an earlier error"
+                    .into())
             }
         }
     }
@@ -188,7 +192,7 @@ impl Session {
     }
 }
 
-const NONE_OPEN: &str = "no transaction is open: `begin` begins one";
+const NONE_OPEN: &str = "no transaction is open: `begin` starts one";
 
 /// Returns true if a transaction cannot continue after this error.
 fn undoes(error: &Error) -> bool {

@@ -38,8 +38,8 @@ pub fn run(session: &mut Session) -> Result<(), Failure> {
         let _ = made.map(|_| editor.append_history(&file)); // if this fails, the lines are missing next time
     }
     if !matches!(session.progress(), Progress::None) {
-        println!("the open transaction is undone");
         session.abandon();
+        println!("the open transaction was rolled back");
     }
     ended
 }
@@ -69,7 +69,7 @@ fn prompt(progress: &Progress) -> &'static str {
     match progress {
         Progress::None => "braid> ",
         Progress::Open(_) => "braid (transaction)> ",
-        Progress::Failed => "braid (undone)> ",
+        Progress::Failed => "braid (rolled back)> ",
     }
 }
 

@@ -31,8 +31,8 @@ fn now_unix_ns() -> u64 {
 fn nothing(path: &Path) -> String {
     let path = path.display();
     format!(
-        "no statistics are published in {path}: the program that has the database open has to call \
-         Database::publish_statistics; `braid info {path}` tells of a database that no process has open"
+        "no statistics are published in {path}: the program that has the database open must call \
+         Database::publish_statistics; `braid info {path}` describes a database that no process has open"
     )
 }
 
@@ -47,14 +47,14 @@ fn check(storage: &FileStorage, published: &Published, path: &Path) -> Result<()
     let (path, age_s) = (path.display(), age.as_secs_f64());
     let Published { pid, program, .. } = published;
     let gone = format!(
-        "the statistics in {path} are {age_s:.1} s old, of process {pid} ({program}), which has ended without closing the \
-         database: start it again, or see `braid info {path}`"
+        "the statistics in {path} are {age_s:.1} s old and come from process {pid} ({program}), which ended without \
+         closing the database: start it again, or run `braid info {path}`"
     );
     match storage.lock(&Holder::this_process(now_unix_ns() / 1_000_000_000)) {
         Ok(_free) => Err(gone.into()),
         Err(error) => match error.cause() {
             Cause::Locked(Some(holder)) if u64::from(holder.pid) != *pid => Err(format!(
-                "{gone}; process {} ({}) has the database open, and publishes nothing",
+                "{gone}; process {} ({}) has the database open, but publishes no statistics",
                 holder.pid, holder.program
             )
             .into()),
@@ -68,8 +68,8 @@ fn late(published: &Published, age: Duration) -> String {
     let Published { pid, program, interval_ns, .. } = published;
     let (age_s, every_s) = (age.as_secs_f64(), Duration::from_nanos(*interval_ns).as_secs_f64());
     format!(
-        "process {pid} ({program}) has published statistics {age_s:.1} s ago and not since, though it was to every {every_s} s: \
-         it is stopped, or cannot write; `Publisher::take_error` says why"
+        "process {pid} ({program}) last published statistics {age_s:.1} s ago, but should publish every {every_s} s: \
+         it is stopped, or cannot write; `Publisher::take_error` returns the reason"
     )
 }
 

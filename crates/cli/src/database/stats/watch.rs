@@ -114,7 +114,7 @@ pub fn watch(
             true => write_json(&now, rates.as_ref(), to)?,
             false => match &rates {
                 Some(rates) => writeln!(to, "{}", rates.line(&now.statistics))?,
-                None => writeln!(to, "the database was opened again, by process {}", now.pid)?,
+                None => writeln!(to, "the database was reopened by process {}", now.pid)?,
             },
         }
         to.flush()?;
