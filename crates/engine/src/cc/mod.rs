@@ -29,6 +29,7 @@ mod multi_version;
 mod mvcc;
 mod no_wait;
 mod occ;
+mod once;
 mod optimistic;
 mod serializable;
 mod silo;
@@ -49,6 +50,7 @@ pub use mistake::{CHOSEN, Mistake, choose};
 pub use multi_version::{MultiVersion, PlantedMultiVersion, planted as planted_multi_version};
 pub use no_wait::NoWait;
 pub use occ::Occ;
+pub(crate) use once::once;
 pub use serializable::{Planted, Serializable, planted};
 pub use silo::Silo;
 pub use snapshot::Snapshot;
@@ -382,7 +384,12 @@ impl<C: ConcurrencyControl> Copy for Env<'_, C> {}
 /// `value` returns bytes that stay valid and unchanged until the transaction ends (`abort` or `finish`), whatever
 /// else is called in between. A record in which an access has found a value is not used for another key before then.
 /// `KEEPS_UNTRACKED` says whether this includes untracked reads.
+///
+/// `IS_DEFAULT` is true for [`Serializable`] alone.
 pub unsafe trait ConcurrencyControl: Sized + Send + Sync + 'static {
+    /// True for [`Serializable`] alone. The instances of some functions for this scheme are compiled once, in the engine's library
+    /// (see `once!`).
+    const IS_DEFAULT: bool = false;
     /// True if the scheme wants to know what its transactions read: `read_range`, and marks of scans.
     const TRACKS_READS: bool;
     /// True if the promise for records in which an access has found a value also holds when the access was an

@@ -1,12 +1,12 @@
 //! Database tools: tables without their types, copies of a database's files, and salvage of a damaged database.
 
-use super::Database;
+use super::{Database, open_requested};
 use crate::cc::ConcurrencyControl;
 use crate::durable::{Backup, Durable, Progress, Salvage, SalvageOptions, Salvager};
 use crate::error::{Error, Result};
 use crate::events::{event, ms};
 use crate::index::{Front, IndexKind};
-use crate::kernel::{Request, open_table};
+use crate::kernel::Request;
 use crate::options::Durability;
 use crate::storage::{FileStorage, Storage};
 use crate::table::{Definitions, Description, IndexInfo, TableInner, TableKind, TableOptions, TableState};
@@ -91,7 +91,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let definitions = Definitions::of_lines(&definitions).map_err(wrong)?;
         let description = Description { name, types: (key_type, value_type), ..Description::default() };
         let request = Request { definitions, ..Request::raw(kind, description) };
-        let raw = open_table(engine, request, self.note(), |table| RawTable::new(table, engine.id))?;
+        let raw = open_requested(self, request)?;
         let table = raw.of_database(engine.id)?;
         indexes.iter().try_for_each(|index| self.keep_index(table, index, None).map(drop))?;
         Ok(raw)

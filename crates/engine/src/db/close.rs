@@ -1,7 +1,7 @@
 //! Closing a database: first its workers end, then its files are closed.
 
 use super::{Database, Owner};
-use crate::cc::ConcurrencyControl;
+use crate::cc::{ConcurrencyControl, once};
 use crate::durable::Durable;
 use crate::error::{Error, Result};
 use crate::events::{event, text};
@@ -55,7 +55,7 @@ impl<C: ConcurrencyControl> Database<C> {
             return Err(Error::WouldDeadlock);
         }
         owner.engine.check_outside()?;
-        owner.close(true)
+        close(owner, true)
     }
 
     /// Closes the database like [`shutdown`](Self::shutdown), if this is the only handle. Otherwise returns
@@ -67,9 +67,13 @@ impl<C: ConcurrencyControl> Database<C> {
     }
 }
 
-impl<C: ConcurrencyControl> Owner<C> {
+once! {
     /// Closes the database, once. `saves`: makes a checkpoint first if there is no log.
-    fn close(&self, saves: bool) -> Result<()> {
+    fn close<>(owner: &Owner<C>, saves: bool) -> Result<()> = owner.close_here(saves);
+}
+
+impl<C: ConcurrencyControl> Owner<C> {
+    fn close_here(&self, saves: bool) -> Result<()> {
         let mut outcome = lock(&self.outcome);
         if let Some(outcome) = &*outcome {
             return outcome.clone();
@@ -120,7 +124,7 @@ impl<C: ConcurrencyControl> Drop for Owner<C> {
     fn drop(&mut self) {
         // If the database is closed, or could not be, there is nothing to wait for.
         if self.engine.check_open().is_ok() {
-            let _ = self.close(false); // a caller that wants to know calls `shutdown`
+            let _ = close(self, false); // a caller that wants to know calls `shutdown`
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Secondary indexes by columns, which the database keeps: declared, built when the database is opened, and dropped.
 
 use super::Database;
-use crate::cc::ConcurrencyControl;
+use crate::cc::{ConcurrencyControl, once};
 use crate::error::{Error, Result};
 use crate::events::{event, text};
 use crate::kernel::{Which, describe_table};
@@ -11,6 +11,15 @@ use crate::table::{
 };
 use crate::txn::drop_index;
 use std::sync::Arc;
+
+once! {
+    fn keep_index<'d, 't>(
+        db: &'d Database<C>,
+        table: &'t TableInner,
+        asked: &'d IndexInfo,
+        key_type: Option<String>,
+    ) -> Result<&'t IndexInner> = db.keep_index_here(table, asked, key_type);
+}
 
 impl<C: ConcurrencyControl> Database<C> {
     /// Declares an index of a table by columns of its rows, which the database keeps. It is declared once. From then
@@ -85,6 +94,15 @@ impl<C: ConcurrencyControl> Database<C> {
 
     /// Returns the requested index of a table, built and kept. `key_type`: the required type of its keys.
     pub(super) fn keep_index<'t>(
+        &self,
+        table: &'t TableInner,
+        asked: &IndexInfo,
+        key_type: Option<String>,
+    ) -> Result<&'t IndexInner> {
+        keep_index(self, table, asked, key_type)
+    }
+
+    fn keep_index_here<'t>(
         &self,
         table: &'t TableInner,
         asked: &IndexInfo,

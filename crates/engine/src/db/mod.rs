@@ -29,7 +29,7 @@ pub use sequence::Sequence;
 pub use sweeper::Sweeper;
 pub use worker::Worker;
 
-use crate::cc::{ConcurrencyControl, Serializable};
+use crate::cc::{ConcurrencyControl, Serializable, once};
 use crate::durable::{Durable, log_table};
 use crate::error::{Error, Result};
 use crate::events::event;
@@ -47,7 +47,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::table::{
     AsKey, Definitions, Description, Key, Partition, Table, TableKind, TableOptions, Value, leading,
 };
-use crate::txn::{Closure, Each, Transaction, Txn, WorkerHost, run_in_turn, run_to_commit};
+use crate::txn::{Closure, Each, RawTable, Transaction, Txn, WorkerHost, run_in_turn, run_to_commit};
 use crate::wal;
 use publisher::Publication;
 use std::fmt;
@@ -79,6 +79,16 @@ impl<C: ConcurrencyControl> Clone for Database<C> {
     fn clone(&self) -> Self {
         Database(self.0.clone())
     }
+}
+
+once! {
+    /// Opens or makes a table.
+    fn open_requested<>(db: &Database<C>, request: Request) -> Result<RawTable>
+        = open_table(db.engine(), request, db.note(), |table| RawTable::new(table, db.engine().id));
+
+    /// Starts the engine's workers.
+    fn serve<>(engine: Arc<Engine<C>>, durable: Option<Durable>) -> Result<Database<C>>
+        = Database::serve_here(engine, durable);
 }
 
 impl<C: ConcurrencyControl> fmt::Debug for Database<C> {
@@ -151,7 +161,7 @@ impl<C: ConcurrencyControl> Database<C> {
     /// Makes a database in memory under any concurrency control, with the clock that its statistics read.
     pub fn in_memory_with(options: Options, clock: Arc<dyn Clock>) -> Result<Database<C>> {
         options.check()?;
-        let db = Database::serve(Engine::new(options, clock)?, None)?;
+        let db = serve(Engine::new(options, clock)?, None)?;
         event!(
             INFO,
             DATABASE,
@@ -163,8 +173,7 @@ impl<C: ConcurrencyControl> Database<C> {
         Ok(db)
     }
 
-    /// Starts the engine's workers.
-    fn serve(engine: Arc<Engine<C>>, durable: Option<Durable>) -> Result<Database<C>> {
+    fn serve_here(engine: Arc<Engine<C>>, durable: Option<Durable>) -> Result<Database<C>> {
         let options = &engine.options;
         let executor = Arc::new(Executor::new(options.workers, options.inbox_capacity));
         let mut threads = Vec::with_capacity(options.workers);
@@ -282,7 +291,7 @@ impl<C: ConcurrencyControl> Database<C> {
         leading_bits: Option<u32>,
     ) -> Result<Table<K, V>> {
         self.0.engine.check_open()?;
-        let engine = &*self.0.engine;
+        let engine = &self.0.engine;
         let is_chosen = options.is_some();
         let by_default = TableOptions { index: engine.options.index, front: engine.options.front };
         let kind = TableKind { fixed8: K::FIXED8, options: options.unwrap_or(by_default) };
@@ -290,7 +299,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let mut definitions = Definitions::default();
         V::define(&mut definitions);
         let request = Request { kind, description, is_chosen, leading_bits, definitions, is_raw: false };
-        open_table(engine, request, self.note(), |table| table.handle(engine.id))
+        Ok(open_requested(self, request)?.of_database(engine.id)?.handle(engine.id))
     }
 
     /// Submits a transaction, from any thread. It runs on one of the database's worker threads. After a conflict the

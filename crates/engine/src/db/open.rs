@@ -1,7 +1,7 @@
 //! Opening durable databases.
 
-use super::Database;
-use crate::cc::ConcurrencyControl;
+use super::{Database, serve};
+use crate::cc::{ConcurrencyControl, once};
 use crate::durable::{
     Durable, Making, Opening, Planted, Progress, Proven, Recovery, Stepped, check_scheme, holder,
 };
@@ -17,6 +17,26 @@ use std::hash::BuildHasher;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Is told how far the recovery has come.
+type Reporter<'p> = &'p mut (dyn FnMut(&Progress) + Send);
+
+once! {
+    fn make_or_open<'p>(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        making: Making,
+        progress: Reporter<'p>,
+    ) -> Result<Database<C>> = Database::make_or_open_here(storage, options, clock, making, progress);
+
+    fn read<'p>(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: Reporter<'p>,
+    ) -> Result<Database<C>> = Database::read_here(storage, options, clock, progress);
+}
 
 // On the default scheme alone, so that `Database::open` needs no annotation.
 impl Database {
@@ -103,7 +123,7 @@ impl<C: ConcurrencyControl> Database<C> {
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
         let making = Making::of(&options);
-        Database::make_or_open(storage, options, clock, making, progress)
+        make_or_open(storage, options, clock, making, progress)
     }
 
     /// Opens the existing database in this storage: [`Database::open_existing`] with the arguments of
@@ -114,15 +134,15 @@ impl<C: ConcurrencyControl> Database<C> {
         clock: Arc<dyn Clock>,
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
-        Database::make_or_open(storage, options, clock, Making::No, progress)
+        make_or_open(storage, options, clock, Making::No, progress)
     }
 
-    fn make_or_open(
+    fn make_or_open_here(
         storage: Arc<dyn Storage>,
         options: Options,
         clock: Arc<dyn Clock>,
         making: Making,
-        progress: &mut (dyn FnMut(&Progress) + Send),
+        progress: Reporter<'_>,
     ) -> Result<Database<C>> {
         options.check()?;
         check_scheme::<C>(&options)?;
@@ -139,7 +159,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let make = || Engine::new(options.clone(), clock.clone());
         let recovered = opening.recover(&make, false)?;
         let (engine, is_new) = (recovered.engine.clone(), recovered.is_new);
-        let db = Database::serve(engine, Some(recovered.start()?))?;
+        let db = serve(engine, Some(recovered.start()?))?;
         db.build_kept_indexes()?;
         db.tell_opened("disk", is_new, began_ns);
         Ok(db)
@@ -154,6 +174,15 @@ impl<C: ConcurrencyControl> Database<C> {
         clock: Arc<dyn Clock>,
         progress: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Database<C>> {
+        read(storage, options, clock, progress)
+    }
+
+    fn read_here(
+        storage: Arc<dyn Storage>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        progress: Reporter<'_>,
+    ) -> Result<Database<C>> {
         options.check()?;
         let began_ns = clock.now_ns();
         let opening = Opening {
@@ -166,7 +195,7 @@ impl<C: ConcurrencyControl> Database<C> {
             progress,
         };
         let (engine, durable) = opening.read(&|| Engine::new(options.clone(), clock.clone()))?;
-        let db = Database::serve(engine, Some(durable))?;
+        let db = serve(engine, Some(durable))?;
         db.tell_opened("read only", false, began_ns);
         Ok(db)
     }
@@ -227,7 +256,7 @@ impl<C: ConcurrencyControl> Database<C> {
         let engine = recovered.engine.clone();
         let (stepped, durable) = recovered.into_stepped();
         planted.strike(&engine);
-        let db = Database::serve(engine, Some(durable))?;
+        let db = serve(engine, Some(durable))?;
         db.build_kept_indexes()?;
         Ok((db, stepped))
     }

@@ -7,7 +7,7 @@
 
 use super::Database;
 use super::published::{NAME, Published, TEMPORARY, check_ours};
-use crate::cc::ConcurrencyControl;
+use crate::cc::{ConcurrencyControl, once};
 use crate::durable::Observer;
 use crate::error::{Error, Result};
 use crate::events::{event, text};
@@ -53,6 +53,11 @@ impl fmt::Debug for Publisher {
     }
 }
 
+once! {
+    fn publish_statistics<>(db: &Database<C>, interval: Duration) -> Result<Publisher>
+        = db.publish_statistics_here(interval);
+}
+
 impl<C: ConcurrencyControl> Database<C> {
     /// Starts a thread that writes the [`statistics`](Self::statistics) to a file in the database's directory, once
     /// every `interval`, at least a hundredth of a second. The first write happens before this returns. Other
@@ -85,6 +90,10 @@ impl<C: ConcurrencyControl> Database<C> {
     /// # Ok::<(), braiddb::Error>(())
     /// ```
     pub fn publish_statistics(&self, interval: Duration) -> Result<Publisher> {
+        publish_statistics(self, interval)
+    }
+
+    fn publish_statistics_here(&self, interval: Duration) -> Result<Publisher> {
         let owner = &self.0;
         let observer = owner.durable.as_ref().ok_or(Error::InMemory)?.observer()?;
         if owner.engine.is_read_only() {

@@ -1,12 +1,12 @@
 //! Numbers that are given out once, without a row on which all transactions would conflict.
 
 use super::Database;
-use crate::cc::{ConcurrencyControl, Serializable};
+use crate::cc::{ConcurrencyControl, Serializable, once};
 use crate::error::{Error, Result};
 use crate::kernel::Engine;
 use crate::options::Durability;
 use crate::table::{Key, Table};
-use crate::txn::run_calls;
+use crate::txn::{Transaction, run_calls};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -81,7 +81,7 @@ impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
     fn reserve(&self) -> Result<Range<u64>> {
         let engine = Engine::of_open(&self.engine)?;
         let (table, key) = (self.table, &self.key);
-        let reserve = |transaction: &crate::txn::Transaction<C>| {
+        let reserve = |transaction: &Transaction<C>| {
             if engine.options.durability == Durability::Sync {
                 transaction.set_durability(Durability::Async)?;
             }
@@ -91,6 +91,15 @@ impl<K: Key, C: ConcurrencyControl> Sequence<K, C> {
             transaction.put(table, key, end)?;
             Ok(start..end)
         };
-        run_calls(&engine, reserve, engine.options.retries_max)
+        run_range(&engine, &reserve, engine.options.retries_max)
     }
+}
+
+/// A closure that reserves numbers.
+type Reserve<'c, C> = &'c dyn Fn(&Transaction<C>) -> Result<Range<u64>>;
+
+once! {
+    /// Runs the reservation of numbers in a transaction.
+    fn run_range<'c>(engine: &Arc<Engine<C>>, reserve: Reserve<'c, C>, retries_max: u32) -> Result<Range<u64>>
+        = run_calls(engine, reserve, retries_max);
 }

@@ -6,7 +6,7 @@
 //!    if it is missing.
 //! 4. Transactions that begin now find everything.
 
-use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written};
+use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Written, once};
 use crate::error::{Error, Result};
 use crate::events::{event, ms, text};
 use crate::index::{DERIVED, IndexKind};
@@ -99,6 +99,25 @@ pub(crate) fn open_index<'b, C: ConcurrencyControl>(
     base: &'b TableInner,
     declared: Declared,
     keep: impl FnOnce() -> Result<()>,
+) -> Result<&'b IndexInner> {
+    let mut keep = Some(keep);
+    open_index_of(engine, base, declared, &mut || keep.take().map_or(Ok(()), |keep| keep()))
+}
+
+once! {
+    fn open_index_of<'b, 'k>(
+        engine: &Arc<Engine<C>>,
+        base: &'b TableInner,
+        declared: Declared,
+        keep: &'k mut dyn FnMut() -> Result<()>,
+    ) -> Result<&'b IndexInner> = open_index_here(engine, base, declared, keep);
+}
+
+fn open_index_here<'b, C: ConcurrencyControl>(
+    engine: &Arc<Engine<C>>,
+    base: &'b TableInner,
+    declared: Declared,
+    keep: &mut dyn FnMut() -> Result<()>,
 ) -> Result<&'b IndexInner> {
     engine.check_open()?;
     let began_ns = engine.clock.now_ns();

@@ -1,7 +1,7 @@
 //! A transaction's whole life as one future: attempts, commit, retries, and abort on drop.
 
 use super::txn::Txn;
-use crate::cc::{Abort, ConcurrencyControl, Ticket};
+use crate::cc::{Abort, ConcurrencyControl, Ticket, once};
 use crate::error::{Error, Result};
 use crate::events::{event, text};
 use crate::ops::{Blocker, Commit, RELIEF_ROUNDS_MAX, RowWait, TxnState, Wait, let_others_leave};
@@ -9,6 +9,7 @@ use crate::profile::Activity;
 use crate::table::Fault;
 use std::future::{Future, poll_fn};
 use std::ops::{AsyncFn, AsyncFnMut};
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -146,6 +147,27 @@ pub(crate) async fn run_to_commit<C: ConcurrencyControl, R>(
     }
 }
 
+/// A future whose code is compiled once: see `once!`.
+type Later<'t, R> = Pin<Box<dyn Future<Output = R> + 't>>;
+
+once! {
+    /// Applies the updates that the closure has left for the commit, and commits.
+    pub(super) fn commit_with_updates<'t>(txn: &'t TxnState<C>) -> Later<'t, Result<(), Fault>>
+        = Box::pin(commit_with_updates_here(txn));
+
+    /// Validates what a failing closure has read, and what its changes have told it.
+    pub(super) fn validate<'t>(txn: &'t TxnState<C>, error: Error) -> Later<'t, Error>
+        = Box::pin(validate_here(txn, error));
+
+    /// Waits until memory may have been given back.
+    fn await_memory<'t>(txn: &'t TxnState<C>, rounds_min: u32) -> Later<'t, ()>
+        = Box::pin(await_memory_here(txn, rounds_min));
+
+    /// Prepares the next attempt after a conflict.
+    fn make_way<'t>(txn: &'t TxnState<C>, why: Error, retries: u32, kept: &'t mut Option<Ticket>) -> Later<'t, Result<()>>
+        = Box::pin(make_way_here(txn, why, retries, kept));
+}
+
 /// Waits for a begin that has been posted.
 #[cold]
 async fn posted_begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
@@ -160,13 +182,13 @@ async fn posted_begin<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<()> {
 #[cold]
 async fn posted_commit<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
     if txn.has_at_commits() {
-        return Box::pin(commit_with_updates(txn)).await; // in memory of its own: few transactions do this
+        return commit_with_updates(txn).await; // in memory of its own: few transactions do this
     }
     posted_decision(txn).await
 }
 
 /// Applies the updates that the closure has left for the commit, and commits.
-pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
+async fn commit_with_updates_here<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(), Fault> {
     if let Some(fault) = txn.doomed.get() {
         return Err(fault);
     }
@@ -187,7 +209,7 @@ pub(super) async fn commit_with_updates<C: ConcurrencyControl>(txn: &TxnState<C>
 /// too: a snapshot may contain a commit and lack another commit that precedes it in the serial order (Fekete, O'Neil,
 /// O'Neil: A read-only transaction anomaly under snapshot isolation, SIGMOD Record 2004).
 #[cold]
-pub(super) async fn validate<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Error {
+async fn validate_here<C: ConcurrencyControl>(txn: &TxnState<C>, error: Error) -> Error {
     if matches!(error, Error::Conflict | Error::Deadlock(_) | Error::OutOfMemory { .. }) {
         return error;
     }
@@ -237,7 +259,7 @@ const QUEUES_FROM: u32 = 16;
 ///   it could take its first rows again before the transaction that waits for them is awake, and close the same cycle.
 #[cold]
 #[inline(never)]
-async fn make_way<C: ConcurrencyControl>(
+async fn make_way_here<C: ConcurrencyControl>(
     txn: &TxnState<C>,
     why: Error,
     retries: u32,
@@ -312,7 +334,7 @@ pub(super) fn blocked_wait<C: ConcurrencyControl>(txn: &TxnState<C>) -> Option<R
 /// make each of them wait. Waits at least `rounds_min` rounds, for superseded versions that open transactions still
 /// see.
 #[cold]
-async fn await_memory<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32) {
+async fn await_memory_here<C: ConcurrencyControl>(txn: &TxnState<C>, rounds_min: u32) {
     let context = txn.context();
     let moment = context.engine.epochs.moment();
     let mut rounds = 0;

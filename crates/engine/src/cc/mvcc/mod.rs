@@ -1,14 +1,14 @@
-//! Version chains read as of a snapshot; the first updater wins. What several schemes have in common; a
-//! [`Tracker`] says what they add.
-//!
-//! A transaction sees what had committed when it began, and its own writes. A write puts an uncommitted version, marked with the
-//! transaction's tag, in front of the chain; a writer that finds another's mark there, or a version newer than its snapshot, gives way.
+//! Version chains read as of a snapshot; the first updater wins. Several schemes share this; a [`Tracker`] says what
+//! each adds. The steps of a transaction:
+//! 1. It sees what had committed when it began, and its own writes.
+//! 2. A write puts an uncommitted version, marked with the transaction's tag, at the head of the chain. The
+//!    transaction aborts if another transaction's mark is there, or a version newer than its snapshot.
 //!
 //! Invariants:
 //! - A version is installed before its transaction draws its commit timestamp, so only snapshots opened later see it.
-//! - A reader that meets a mark asks the transaction's descriptor. Who is committing but has no
-//!   timestamp yet, or one within the snapshot but no outcome, is waited for (the operation suspends):
-//!   skipping one version of it and seeing another would tear the snapshot.
+//! - A reader that meets a mark asks the transaction's descriptor. It waits (the operation suspends) if that
+//!   transaction is committing and has no timestamp yet, or a timestamp within the snapshot but no outcome. If the
+//!   reader skipped one version of that transaction and saw another, the snapshot would be torn.
 //!
 //! After Berenson et al., SIGMOD 1995, and ERMIA (Kim et al., SIGMOD 2016).
 
@@ -73,11 +73,11 @@ impl<T: Tracker> fmt::Debug for Mvcc<T> {
     }
 }
 
-/// Writes that a transaction has room for at first, and that room is kept for.
+/// The number of writes for which a transaction has room at first, and for which it keeps room.
 const WRITES_FIRST: usize = 16;
 const WRITES_KEPT: usize = 1024;
 
-/// One per database.
+/// The shared part. One per database.
 pub struct Shared<T: Tracker> {
     registry: Registry,
     reclaimer: Reclaimer,
@@ -85,10 +85,10 @@ pub struct Shared<T: Tracker> {
     pub(super) tracker: T::Shared,
 }
 
-/// One per worker.
+/// A worker's part. One per worker.
 pub struct Worker<T: Tracker> {
     floor: Arc<Floor>,
-    /// What it has superseded since its last pass, which adds that to the queue.
+    /// What the worker has superseded since its last pass. The pass adds it to the queue.
     superseded: RefCell<Vec<Garbage>>,
     queue: Arc<Mutex<Queue>>,
     /// Memory for the value of a tombstone that is being made.
@@ -97,33 +97,33 @@ pub struct Worker<T: Tracker> {
     pub(super) tracker: T::Worker,
 }
 
-/// One per slot. What a read touches comes first.
+/// A transaction's state. One per slot. The fields that a read touches are first.
 #[repr(C)]
 pub struct Txn<T: Tracker> {
     member: Participant,
-    /// The latest stamp of what it has read, until it begins again. (Marks of open transactions are above all times.)
+    /// The latest stamp read, until the transaction begins again. Marks of open transactions exceed all times.
     newest_seen: Cell<u64>,
     pub(super) reads: T::Reads,
     writes: Vec<Write>,
     /// The room in `writes`.
     charge: Charge,
     has_locks: bool,
-    /// It has given way, perhaps for a key that is gone.
+    /// The transaction has aborted, perhaps because of a key that is gone.
     pub(super) has_missed: bool,
     present: Present,
     undone: undone::Undone,
 }
 
-/// Where an access has got to: a version that the transaction sees, once it has ended. Null: not begun.
+/// The position of an access. When it has ended: the version that the transaction sees. Null: it has not begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<L> {
     at: *const Version,
     looks: L,
 }
-// SAFETY: plain data of an operation; followed only under the rules of `access`.
+// SAFETY: plain data of an operation. Its pointers are followed only under the rules of `access`.
 unsafe impl<L: Send> Send for Access<L> {}
 
-/// The end of a chain on which nothing was visible. (There are other ends in `timed.rs`.)
+/// The end of an access that found nothing visible on a chain. `timed.rs` has other ends.
 const NOTHING: *const Version = std::ptr::without_provenance(1);
 
 impl<L: Default> Default for Access<L> {
@@ -136,7 +136,7 @@ const _: () = assert!(size_of::<Access<()>>() == size_of::<*const Version>());
 
 const _: () = assert!(cfg!(any(braid_shuttle, braid_loom)) || size_of::<Slot>() == size_of::<Record>());
 
-/// A version has been installed, in front of a value or not. In front of a deletion it brings the key to life.
+/// Called when a version has been installed, before a value or not. Before a deletion it brings the key to life.
 #[inline(always)]
 fn note_life(over_value: bool, target: &Target) {
     if !over_value {
@@ -145,7 +145,7 @@ fn note_life(over_value: bool, target: &Target) {
     }
 }
 
-/// A record's memory, as this scheme has it: never unmapped.
+/// Returns a record's memory as this scheme lays it out.
 #[inline(always)]
 fn slot_of<'r>(record: *const Record) -> &'r Slot {
     // SAFETY: records are memory of a slab, which is never unmapped while the database lives, and any bytes are a slot.
@@ -153,18 +153,18 @@ fn slot_of<'r>(record: *const Record) -> &'r Slot {
 }
 
 impl<T: Tracker> Shared<T> {
-    /// Just after the last commit.
+    /// Returns the moment just after the last commit.
     #[inline(always)]
     pub(crate) fn now(&self) -> Timestamp {
         self.registry.now()
     }
 
-    /// Where the record of this id is.
+    /// Returns the slot of the record with this id.
     pub(super) fn slot(&self, id: RecordId) -> *const Slot {
         self.reclaimer.slot(id)
     }
 
-    /// Draws the transaction's commit timestamp. Others wait for its outcome from now on.
+    /// Draws the transaction's commit timestamp. Other transactions wait for its outcome from now on.
     #[inline(always)]
     pub(super) fn draw(&self, txn: &Txn<T>) -> Timestamp {
         debug_assert!(!txn.writes.is_empty());
@@ -190,13 +190,13 @@ impl<T: Tracker> Txn<T> {
         self.newest_seen.set(self.newest_seen.get().max(stamp.0));
     }
 
-    /// Leaves the transaction's time at a record, under a scheme with times. Returns false if its head has changed by then.
+    /// Leaves the transaction's time at a record, under a scheme with times. Returns false if the head has changed.
     #[inline(always)]
     fn notes_head(&self, slot: &Slot, head: *const Version) -> bool {
         !T::IS_TIMED || T::head_of_read(slot, self.member.begin) == head
     }
 
-    /// Where an access begins.
+    /// Returns where an access begins.
     #[inline(always)]
     fn start_at(&self, slot: &Slot, intent: Intent) -> *const Version {
         match intent {
@@ -208,7 +208,7 @@ impl<T: Tracker> Txn<T> {
         }
     }
 
-    /// Where an access ends that has come to a version which the transaction sees.
+    /// Returns where an access ends that has reached this version, which the transaction sees.
     #[inline(always)]
     fn end_at(
         &mut self,
@@ -220,7 +220,7 @@ impl<T: Tracker> Txn<T> {
         if T::IS_TIMED {
             return timed::end_at(shared, self, slot, version, intent);
         }
-        // A value is kept by the snapshot that sees it; but a tombstone goes as soon as all see it.
+        // The snapshot that sees a value keeps it. A tombstone goes as soon as all snapshots see it.
         if version.kind() == VersionKind::Value {
             return version;
         }
@@ -237,7 +237,7 @@ impl<T: Tracker> Txn<T> {
         self.charge.grow(&mut self.writes, 1, WRITES_FIRST)
     }
 
-    /// Moves the transaction, which has done nothing yet, to the present.
+    /// Moves the transaction to the present. It has done nothing yet.
     pub(super) fn begin_again(&mut self, shared: &Shared<T>) -> Timestamp {
         debug_assert!(self.writes.is_empty());
         self.member.open_again(&shared.registry)
@@ -252,12 +252,12 @@ impl<T: Tracker> Txn<T> {
     }
 }
 
-// SAFETY: `value` lends a version's bytes. The version is visible to the open snapshot, so neither it nor its record is
-// reclaimed before that closes; or it is the transaction's own, which stays in the chain below its
-// later ones until the end, or is kept as long when it is undone.
-// (Under schemes with times that holds of what has been read with a note, in front of which nothing comes as of earlier; what has
-// been read without one is copied.)
+// SAFETY: `value` lends a version's bytes. Either the version is visible to the open snapshot, so neither it nor its
+// record is reclaimed before the snapshot closes; or it is the transaction's own, and stays in the chain below later
+// ones until the end, or is kept as long when it is undone. Under schemes with times this holds if the read was
+// noted: no version of an earlier time is put before the version then. A version read without a note is copied.
 unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
+    const IS_DEFAULT: bool = T::IS_DEFAULT;
     const TRACKS_READS: bool = T::TRACKS_READS;
     const KEEPS_UNTRACKED: bool = !T::IS_TIMED;
 
@@ -304,7 +304,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             superseded: RefCell::default(),
             queue: shared.reclaimer.queue(),
             tombstone_value: RefCell::default(),
-            // Workers that run few transactions each clean up for one another.
+            // Workers that run few transactions each clean up for each other.
             changes: Cell::new(shared.reclaimer.left_len().min(CHANGES_PER_PASS)),
             tracker: T::worker(&shared.tracker),
         }
@@ -389,7 +389,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
     }
 
     unsafe fn holder(shared: &Shared<T>, txn: &Txn<T>, record: *const Record) -> Option<Holder> {
-        // SAFETY: a head is the head inside an epoch.
+        // SAFETY: the head of a chain is not reclaimed inside an epoch.
         let head = unsafe { slot_of(record).head().as_ref() }?;
         shared.holder(head, txn)
     }
@@ -438,14 +438,14 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn newest_seen(shared: &Shared<T>, txn: &Txn<T>) -> u64 {
         if T::IS_TIMED {
-            return shared.now().0; // (commits come to the log in another order than that of their times)
+            return shared.now().0; // the log has commits in another order than that of their times
         }
         let newest = txn.newest_seen.get().max(shared.reclaimer.newest_removed());
-        Timestamp(newest).after().0 // (a stamp says of a commit how far it reaches back, too)
+        Timestamp(newest).after().0 // a commit's stamp also says how far it reaches back
     }
 
     fn see_newest(txn: &mut Txn<T>) {
-        // (Where transactions have times of their own, a row that was changed later stays closed.)
+        // If transactions have times of their own, a row that was changed later stays closed.
         if !T::IS_TIMED {
             txn.present.enter(&mut txn.member.begin);
         }
@@ -468,7 +468,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         txn: &mut Txn<T>,
         record: *const Record,
     ) -> Result<Waiting, OutOfMemory> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `may_queue` asks for, and `is_earlier` asks for the same.
         Ok(Waiting::asleep_if(!T::IS_TIMED || unsafe { env.shared.is_earlier(record, txn.begin()) }))
     }
 
@@ -487,18 +487,18 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 return true;
             }
             if access.at.is_null() {
-                access.at = NOTHING; // removed: a reader of that finds no row (see `reclaim`)
+                access.at = NOTHING; // the record is removed, and no row is found (see `reclaim`)
                 return true;
             }
-            // Also if it lies in the slot, which is in the cache: transactions that are left equally often stay in
-            // step, and the worker's branches are predicted; where some records' versions lie inside and
-            // others' outside, that is worth far more than the visit.
+            // Suspends even if the version lies in the slot, which is in the cache. Transactions that suspend equally
+            // often stay in step, and the worker's branches are predicted. If some versions lie in slots and others
+            // do not, this is worth far more than the suspension costs.
             if s.miss::<1>(access.at.cast()) {
                 return false;
             }
         }
         loop {
-            // SAFETY: reached from the head in this operation, inside its epoch.
+            // SAFETY: the version was reached from the head in this operation, inside its epoch.
             let version = unsafe { &*access.at };
             let stamp = version.stamp();
             if stamp.is_committed_by(txn.member.begin) {
@@ -507,10 +507,10 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             }
             if let Some(tag) = stamp.tag() {
                 if tag == txn.member.tag {
-                    return true; // kept by the transaction's writes
+                    return true; // the transaction's writes keep the version
                 }
                 match env.shared.seen(version, txn.member.begin, intent) {
-                    // (It is stamped by now, or soon.)
+                    // The version is stamped by now, or will be soon.
                     Seen::Visible => {
                         access.at = txn.end_at(env.shared, slot_of(record), version, intent);
                         return true;
@@ -555,7 +555,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
                 return Err(refused);
             }
             if at == timed::UNREAD {
-                at = slot_of(record).head(); // its own by now
+                at = slot_of(record).head(); // the head is now the transaction's own
             }
         }
         if at == NOTHING {
@@ -656,11 +656,11 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             _ => version_of(env, tag, s, old, target, change)?,
         };
         if !s.install(old, new) {
-            // SAFETY: not installed.
+            // SAFETY: the version was not installed, so no other thread has found it.
             unsafe { drop_version(s, env.local, new) };
             return match change {
-                _ if s.head().is_null() => Ok(Written::Gone), // it was a tombstone, and its time had come
-                Change::Lock => Ok(Written::Gone),            // look again at the one that got there first
+                _ if s.head().is_null() => Ok(Written::Gone), // the head was a tombstone, which has been removed
+                Change::Lock => Ok(Written::Gone), // another version was installed first: look again
                 _ => Err(Refused::Abort(Abort::WriteConflict)),
             };
         }
@@ -671,7 +671,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             timed::undo_if_late(env, txn, &write).map_err(Refused::Abort)?;
         }
         if T::IS_TIMED && is_lock {
-            T::locked(s, txn.begin()); // that it has read it stays noted when it unlocks the record
+            T::locked(s, txn.begin()); // its read stays noted when it unlocks the record
         }
         txn.has_locks |= is_lock;
         txn.writes.push(write);
@@ -710,7 +710,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         let new = slot.head();
         let removed = slot.install(new, std::ptr::null());
         debug_assert!(removed, "no index names the record");
-        // Not at once: a cleaner of the slot's former record may be looking at it.
+        // Retired, not freed at once: a cleaner of the slot's former record may be looking at the version.
         reclaim::retire_version(slot, new, env.local);
         env.shared.reclaimer.retire_slot(slot, target, env.local);
     }
@@ -736,7 +736,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
         value: &[u8],
         at: u64,
     ) -> Result<(), OutOfMemory> {
-        // SAFETY: nobody reads the record.
+        // SAFETY: the caller has promised that no thread reads the record's value until this call returns.
         unsafe { restore::put_over(slot_of(record), env.local, value, at) }
     }
 
@@ -783,7 +783,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
 
     fn abort(env: Env<'_, Self>, txn: &mut Txn<T>) {
         if !txn.member.has_place() {
-            return; // it has not begun
+            return; // the transaction has not begun
         }
         txn.present.leave(&mut txn.member.begin);
         T::abandon(env, txn);
@@ -792,7 +792,7 @@ unsafe impl<T: Tracker> ConcurrencyControl for Mvcc<T> {
             undo(env, txn.member.tag, &write);
         }
         if txn.member.tag != Tag::NONE {
-            fence(Ordering::SeqCst); // pairs with the one in `Registry::await_end`
+            fence(Ordering::SeqCst); // pairs with the fence in `Registry::await_end`
         }
         txn.end(env.shared);
     }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// The part in which multi-version schemes differ: what they note about reads, and how they decide whether and as of
 /// when a transaction commits.
 pub trait Tracker: Sized + Send + Sync + 'static {
+    /// True for the default scheme alone.
+    const IS_DEFAULT: bool = false;
     /// If false, the methods that note reads do nothing and need not be called.
     const TRACKS_READS: bool;
     /// True if a transaction has a time of its own from its beginning on. It reads, writes and commits as of this
@@ -92,8 +94,8 @@ pub trait Tracker: Sized + Send + Sync + 'static {
     /// Forgets the reads of a transaction that has ended.
     fn forget(reads: &mut Self::Reads);
 
-    /// Counts another look of an access that waits for the transaction at `place`. Returns false if the access has waited as long as it
-    /// may, or if that transaction sleeps.
+    /// Counts another look of an access that waits for the transaction at `place`. Returns false if the access has
+    /// waited as long as it may, or if that transaction sleeps.
     #[inline(always)]
     fn may_wait(looks: &mut Self::Looks, waits: &Waits, place: u32) -> bool {
         let _ = (looks, waits, place);

@@ -1,12 +1,17 @@
 //! Strict serializability: snapshots with the serial safety net.
 //!
-//! The scheme notes what each transaction reads. At commit a transaction determines two bounds:
+//! The scheme notes what each transaction reads. At its commit a transaction takes five steps (`steps.rs`):
 //!
-//! - `sstamp`: how early it has to be ordered, because other transactions have overwritten what it read.
-//! - `pstamp`: how late it has to be ordered, because it overwrites what other transactions read.
+//! 1. It enters the log of its worker.
+//! 2. It draws its commit timestamp.
+//! 3. It tells the index and the log when it commits.
+//! 4. It validates its reads. The result is `sstamp`: how early it has to be ordered, because other transactions have
+//!    overwritten what it read.
+//! 5. It determines `pstamp`: how late it has to be ordered, because it overwrites what other transactions read. If
+//!    the two bounds leave no place in the order, it aborts.
 //!
-//! If the two bounds leave no place in the order, the transaction aborts. README.md of this folder has the files and
-//! the references, and docs/design/serializability.md the rules and the whole argument.
+//! README.md of this folder has the files and the references, and docs/design/serializability.md the rules and the
+//! whole argument.
 //!
 //! After Wang, Johnson, Fekete, Pandis: Efficiently making (almost) any concurrency control mechanism serializable,
 //! VLDB Journal 2017. The differences:
@@ -67,6 +72,7 @@ struct ReaderLogs {
 }
 
 impl<R: Rules> Tracker for SerialSafetyNet<R> {
+    const IS_DEFAULT: bool = R::IS_DEFAULT;
     const TRACKS_READS: bool = true;
 
     type Shared = Shared;

@@ -158,7 +158,7 @@ impl Order {
             return Some(true); // after every reader of what it overwrites
         }
         if txn.begin() >= self.sstamp || txn.is_late() {
-            return Some(false); // before one that had ended at its begin, or whose changes it may have changed
+            return Some(false); // it would precede one that had ended at its begin, or whose changes it may have changed
         }
         self.judge_by_readers(env, txn)
     }
@@ -233,6 +233,8 @@ const IDS_MAX: usize = if cfg!(braid_shuttle) { 8 } else { 8192 };
 
 /// What a transaction notes of its reads, and the steps of its order.
 pub trait Rules: Sized + Send + Sync + 'static {
+    /// True for the rules without a mistake.
+    const IS_DEFAULT: bool = false;
     /// See [`Tracker::makes`](crate::cc::mvcc::Tracker::makes).
     #[inline(always)]
     fn makes(mistake: Mistake) -> bool {
@@ -330,4 +332,6 @@ pub trait Rules: Sized + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Proven;
 
-impl Rules for Proven {}
+impl Rules for Proven {
+    const IS_DEFAULT: bool = true;
+}
