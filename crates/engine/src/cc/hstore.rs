@@ -1,20 +1,29 @@
-//! H-STORE: a transaction has the partitions that its rows are in for itself, and needs nothing else to keep others away.
+//! H-STORE: serializable. A transaction has the partitions of its rows to itself. Nothing else keeps other
+//! transactions away.
 //!
-//! After Stonebraker, Madden, Abadi, Harizopoulos, Hachem, Helland: The end of an architectural era, VLDB 2007, and Kallman et
-//! al.: H-Store, VLDB 2008, in the form with one lock for each partition of Yu, Bezerra, Pavlo, Devadas, Stonebraker: Staring into
-//! the abyss, VLDB 2014. Different here:
+//! The steps of a transaction:
+//! 1. It takes the partitions that it has declared, in ascending order.
+//! 2. Before an operation looks for anything, the partitions that it needs are compared with those that the
+//!    transaction has. Missing partitions are taken then. If a missing partition comes after all that the transaction
+//!    has, the transaction waits for it. Any other partition it takes only if it is free.
+//! 3. If such a partition is not free, the transaction aborts. When it is run again, it first takes all partitions
+//!    that it has needed.
+//! 4. It reads in place, notes no reads, and keeps its writes apart.
+//! 5. At its commit it latches what it writes, draws its time, installs its writes, and gives its partitions back.
 //!
-//! - A partition belongs to no worker: any worker runs any transaction, which takes the partitions that it has declared, in
-//!   ascending order.
-//! - Nothing rests on the declaration. What an operation is about is compared with what the transaction has before anything is looked
-//!   for, and what is missing is taken then: it waits for a partition that comes after all that it has, and takes another one if it
-//!   is free. If not, the transaction gives way, and takes all that it needed before anything else when it is run again.
-//! - Tables of which nothing is said are replicated in the sense of H-Store, by being read in place: a transaction
-//!   with any partition can read them (one that has none takes all), and one that writes them has all.
-//! - What a transaction writes is kept apart until it commits, for those that read without a partition: untracked reads and
+//! After Stonebraker, Madden, Abadi, Harizopoulos, Hachem, Helland: The end of an architectural era, VLDB 2007, and
+//! Kallman et al.: H-Store, VLDB 2008, in the form with one lock for each partition of Yu, Bezerra, Pavlo, Devadas,
+//! Stonebraker: Staring into the abyss, VLDB 2014. Different here:
+//!
+//! - A partition belongs to no worker: any worker runs any transaction.
+//! - No result depends on the declaration, because of steps 2 and 3.
+//! - Tables that are not partitioned are replicated in the sense of H-Store, but are read in place. A transaction
+//!   with any partition can read them; a transaction without one takes all. A transaction that writes them has all.
+//! - Writes are kept apart until the commit for the sake of readers without a partition: untracked reads and
 //!   checkpoints.
 //!
-//! The lock word of a record says which entry it has among the accesses of the transaction that has its partition; 0: none.
+//! The lock word of a record is the number of its entry among the accesses of the transaction that has its partition,
+//! counted from 1; 0: no entry.
 
 use super::locking::STEPS_MAX;
 use super::single::{
@@ -26,11 +35,11 @@ use crate::profile::Activity;
 use crate::record::{Record, RecordId, Timestamp};
 use crate::suspend::Suspend;
 
-/// A lock for each partition: serializable; a transaction that needs a partition which comes before those that it has, and is taken,
-/// is run again.
+/// A lock for each partition: serializable. A transaction is run again if it needs a partition that another transaction
+/// has and that comes before one of its own.
 pub type HStore = Single<ByPartition>;
 
-/// A transaction has the partitions of what it does.
+/// A transaction has the partitions of everything that its operations touch.
 #[derive(Clone, Copy, Debug)]
 pub struct ByPartition;
 
@@ -82,7 +91,7 @@ impl Policy for ByPartition {
         Some((RecordId(txn.claims.awaited()?), holder))
     }
 
-    /// (No row is locked by itself.)
+    /// Partitions are locked, and no single row.
     unsafe fn holder(shared: &Shared, txn: &Txn, _: *const Record) -> Option<Holder> {
         holder(shared, txn)
     }
@@ -109,10 +118,11 @@ impl Policy for ByPartition {
         s: &mut S,
     ) -> bool {
         match intent {
-            Intent::Write => *access = Access::Absent, // nobody asks for the value
+            Intent::Write => *access = Access::Absent, // the value is not asked for
             Intent::Lock => *access = Access::Unread,
             Intent::Untracked => {
-                // SAFETY: by the caller's promise.
+                // SAFETY: the caller has made the promise that `access` asks for, and `read_committed` asks for the
+                // same.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             Intent::Read | Intent::ReadToWrite | Intent::Covered => {
@@ -155,7 +165,7 @@ impl Policy for ByPartition {
     #[inline(always)]
     fn find(txn: &Txn, record: *const Record) -> Option<usize> {
         let number = (record_of(record).lock() as usize).checked_sub(1)?;
-        // (Of a record that is read without its partition, it may be another transaction's number.)
+        // If the record is read without its partition, the number may be another transaction's.
         let entry = txn.accesses.entries.get(number)?;
         std::ptr::eq(entry.record, record).then_some(number)
     }
@@ -184,13 +194,13 @@ impl Policy for ByPartition {
         if txn.accesses.writes.is_empty() {
             return Some(Ok(env.shared.registry.now()));
         }
-        // For those that read without partitions.
+        // For transactions that read without partitions.
         txn.latch_alone();
         Some(Ok(env.shared.registry.draw(txn.member.place())))
     }
 }
 
-/// Goes on to take the partitions that the transaction wants.
+/// Continues to take the partitions that the transaction wants.
 #[cold]
 #[inline(never)]
 fn look(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool) -> Admission {
@@ -204,7 +214,7 @@ fn look(env: Scope<'_>, txn: &mut Txn, need: u64, waits: bool) -> Admission {
     }
 }
 
-/// The transaction that has the partition for which this one has last waited without getting it.
+/// Returns the transaction that has the partition for which `txn` has last waited without getting it.
 fn holder(shared: &Shared, txn: &Txn) -> Option<Holder> {
     let owner = shared.partitions().owner_for_waiter(txn.claims.awaited()?)?;
     if owner == txn.member.tag {

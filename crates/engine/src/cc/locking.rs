@@ -1,14 +1,21 @@
-//! Two-phase locking with one value per record: a transaction locks what it reads and writes, until it ends. The schemes differ
-//! in what becomes of one that meets another one's lock: an [`OnConflict`] decides, and `no_wait.rs`, `wait_die.rs` and
-//! `dl_detect.rs` are the three.
+//! Two-phase locking with one value per record: serializable, because a transaction keeps its locks until it ends.
+//! The schemes differ in what a transaction does when it meets another transaction's lock. Each implements
+//! [`OnConflict`]: `no_wait.rs`, `wait_die.rs` and `dl_detect.rs`.
 //!
-//! After Bernstein and Goodman, ACM Computing Surveys 1981, as Yu, Bezerra, Pavlo, Devadas, Stonebraker study it: Staring
-//! into the abyss, VLDB 2014. Different here: what a transaction writes is kept apart until it commits; the ranges that it
-//! has gone through are not locked, and looked at again when it commits.
+//! The steps of a transaction:
+//! 1. It shares the lock of each record that it reads, and locks alone each record that it writes. It keeps its
+//!    writes apart until it commits.
+//! 2. At its commit it looks again at the ranges that it has scanned, because it has not locked them.
+//! 3. It latches what it writes, for transactions that read without locks, and draws the time of its commit.
+//! 4. It installs its writes and releases its locks.
 //!
-//! A transaction that waits is suspended, and looks again whenever its worker comes by; a queue that wakes it is what
-//! `get_for_update` has. A wait for a lock ends in any case: after [`STEPS_MAX`] looks it gives way, and waits asleep
-//! before it is run again.
+//! After Bernstein and Goodman, ACM Computing Surveys 1981, as Yu, Bezerra, Pavlo, Devadas, Stonebraker study it:
+//! Staring into the abyss, VLDB 2014. Different here: writes are kept apart until the commit, and ranges are looked
+//! at again instead of being locked.
+//!
+//! A waiting transaction is suspended, and looks at the lock again whenever its worker comes by. Only
+//! `get_for_update` has a queue that wakes the transaction. Every wait for a lock ends: after [`STEPS_MAX`] looks the
+//! transaction aborts, and it sleeps before it is run again.
 
 use super::single::{
     Access, CommitStage, Content, Held, Policy, Single, Txn, Wanted, holder_of_lock, read_committed,
@@ -21,55 +28,56 @@ use crate::record::{Record, Timestamp};
 use crate::suspend::Suspend;
 use std::marker::PhantomData;
 
-/// Locks, and does as `W` says where a lock cannot be had.
+/// Two-phase locking. `W` says what a transaction does if it cannot get a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Locking<W>(PhantomData<fn() -> W>);
 
-/// What becomes of a transaction that meets another one's lock.
+/// Decides what a transaction does when it meets another transaction's lock.
 pub trait OnConflict: Sized + Send + Sync + 'static {
-    /// The transaction has begun.
+    /// Called when the transaction has begun.
     #[inline(always)]
     fn begun(env: Scope<'_, Self>, txn: &mut Txn, declared: Declared) {
         let _ = (env, txn, declared);
     }
 
-    /// Whether it may wait for a lock. Asked at each look.
+    /// Returns true if the transaction may wait for a lock. Asked at each look.
     fn may_wait(env: Scope<'_, Self>, txn: &mut Txn, meeting: &Meeting) -> Result<bool, OutOfMemory>;
 
-    /// It has got a lock for which it has waited, or while it waits for another one. Returns false if it has to give way
-    /// nevertheless.
+    /// Called when the transaction has got a lock for which it has waited, or has got a lock while it waits for
+    /// another. Returns false if the transaction has to abort nevertheless.
     fn has_got(env: Scope<'_, Self>, txn: &mut Txn, record: *const Record) -> Result<bool, OutOfMemory> {
         let _ = (env, txn, record);
         Ok(true)
     }
 
-    /// It ends.
+    /// Called when the transaction ends.
     #[inline(always)]
     fn ends(env: Scope<'_, Self>, txn: &mut Txn) {
         let _ = (env, txn);
     }
 
-    /// True if a transaction that would share a lock waits behind those that sleep until it is shared no more.
+    /// True if a transaction that wants to share a lock waits behind transactions that sleep until the lock is no
+    /// longer shared.
     const LINES_UP: bool = false;
 }
 
-/// A transaction has found a record locked.
+/// What a transaction has found at a locked record.
 #[derive(Clone, Copy, Debug)]
 pub struct Meeting {
     pub(super) wanted: Wanted,
     /// The lock's word.
     pub(super) lock: u64,
-    /// The transaction has one of its shares.
+    /// The transaction has a share of the lock.
     pub(super) has_share: bool,
-    /// It has not waited for this record yet.
+    /// The transaction has not waited for this record before.
     pub(super) is_first: bool,
 }
 
-/// Looks at a lock before a transaction gives way: a holder at work is done by then, and one that is idle is waited for
-/// asleep, when the transaction is run again.
+/// The number of looks at a lock before a transaction aborts. A holder that is at work has ended by then. For an idle
+/// holder the transaction waits asleep when it is run again.
 pub(super) const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
 
-/// What a call of a scheme works in.
+/// What a scheme works with in a call.
 pub(super) type Scope<'e, W> = Env<'e, Single<Locking<W>>>;
 
 impl<W: OnConflict> Policy for Locking<W> {
@@ -86,9 +94,10 @@ impl<W: OnConflict> Policy for Locking<W> {
     }
 
     fn may_queue(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Waiting, OutOfMemory> {
-        // A transaction that has locked nothing keeps no other one waiting, so it may sleep. A transaction that has locks must not sleep for
-        // those that share one: an older transaction may come to share it, or a transaction that waits for the sleeper's locks.
-        // (Where the row is free, it waits for those in the queue. If transactions come to share the row, all in the queue ask again.)
+        // A transaction without locks keeps no other transaction waiting, so it may sleep. A transaction with locks
+        // must not sleep until a lock is no longer shared: an older transaction, or one that waits for the sleeper's
+        // locks, may come to share it. If the row is free, the transaction waits for those in the queue. If
+        // transactions come to share the row, all in the queue ask again.
         let lock = record_of(record).lock();
         txn.sleeps = lock == 0 || txn.accesses.entries.iter().all(|entry| entry.held == Held::Not);
         if txn.sleeps {
@@ -117,7 +126,8 @@ impl<W: OnConflict> Policy for Locking<W> {
     ) -> bool {
         let locked = match intent {
             Intent::Untracked => {
-                // SAFETY: by the caller's promise.
+                // SAFETY: the caller has made the promise that `access` asks for, and `read_committed` asks for the
+                // same.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             Intent::Lock => {
@@ -140,7 +150,7 @@ impl<W: OnConflict> Policy for Locking<W> {
             }
         }
         *access = match (*access, record_of(record).content()) {
-            _ if intent == Intent::Write => Access::Absent, // nobody asks for the value
+            _ if intent == Intent::Write => Access::Absent, // the value is not asked for
             (Access::New, Content::At(version)) if txn.own(record).is_none() => {
                 *access = Access::Fetching(0, version);
                 if s.miss::<1>(version.cast::<u8>()) {
@@ -160,7 +170,8 @@ impl<W: OnConflict> Policy for Locking<W> {
         _: bool,
     ) -> Result<Option<bool>, Refused> {
         if let Lock::Held(_) = lock_alone(env, txn, record)? {
-            // The access before this write may have been refused already. If that was because it had waited for too long, so is this.
+            // The access before this write may have been refused already. If it had waited for too long, this is the
+            // reason here, too.
             return Err(Refused::Abort(txn.gave_up.unwrap_or(Abort::WriteConflict)));
         }
         Ok(match record_of(record).content() {
@@ -195,7 +206,7 @@ impl<W: OnConflict> Policy for Locking<W> {
         if txn.accesses.writes.is_empty() {
             return Some(Ok(env.shared.registry.now()));
         }
-        // For those that read without locks.
+        // For transactions that read without locks.
         if !txn.try_latch() {
             return None;
         }
@@ -203,17 +214,17 @@ impl<W: OnConflict> Policy for Locking<W> {
     }
 }
 
-/// What the transaction, which holds a lock of the record, finds there.
+/// Returns what the transaction finds in the record, of which it holds a lock.
 fn stable<P: Policy>(txn: &Txn, record: *const Record) -> Access {
     let value = P::read_own(txn, record).unwrap_or_else(|| record_of(record).stable_bytes());
     value.map_or(Access::Absent, Access::Value)
 }
 
-/// What trying to lock a record came to.
+/// The result of trying to lock a record.
 #[derive(Clone, Copy, Debug)]
 enum Lock {
     Got,
-    /// Others have it: the lock's word.
+    /// Other transactions have the lock: the lock's word.
     Held(u64),
 }
 
@@ -232,8 +243,8 @@ impl Meeting {
     }
 }
 
-/// An access that has met a lock, now or at an earlier step: it waits on (`Access::Waiting`), has the lock (`Access::New`),
-/// or is refused.
+/// Continues an access that has met a lock, now or at an earlier step. The access goes on waiting
+/// (`Access::Waiting`), has the lock (`Access::New`), or is refused.
 #[cold]
 fn go_on_waiting<W: OnConflict>(
     access: &mut Access,
@@ -267,14 +278,14 @@ fn go_on_waiting<W: OnConflict>(
     Ok(())
 }
 
-/// Refuses an access. The transaction cannot commit any more, so its other accesses stop waiting as well: they would keep its locks, and
-/// the graph of waits may not know them any more.
+/// Refuses an access. The transaction can no longer commit. Its other accesses therefore stop waiting, too: while
+/// they wait they would keep its locks, and the graph of waits may no longer know them.
 fn give_up(txn: &mut Txn, why: Abort) -> Refused {
     txn.gave_up = Some(why);
     Refused::Abort(why)
 }
 
-/// Locks a record as one of several, unless another transaction has it alone.
+/// Shares the lock of a record, unless another transaction has it alone.
 #[inline(always)]
 fn share<W: OnConflict>(env: Scope<'_, W>, txn: &mut Txn, record: *const Record) -> Result<Lock, Refused> {
     let number = txn.accesses.enter(record)?;
@@ -294,7 +305,7 @@ fn share<W: OnConflict>(env: Scope<'_, W>, txn: &mut Txn, record: *const Record)
     Ok(tried)
 }
 
-/// Locks a record alone, unless other transactions have it.
+/// Locks a record alone, unless other transactions have its lock.
 #[inline(always)]
 fn lock_alone<W: OnConflict>(
     env: Scope<'_, W>,

@@ -1,28 +1,29 @@
 //! Errors planted in schemes, to show that the checks find them.
 //!
-//! A planted scheme exchanges steps of the true one, in a file `planted.rs` beside it. A [`Mistake`] is an error in code that
-//! schemes share.
+//! A planted scheme replaces steps of the true scheme, in a file `planted.rs` beside it. A [`Mistake`] is an error in
+//! code that schemes share.
 
 use std::cell::Cell;
 
-/// An error that a planted scheme has made in code that it shares with others. The true schemes make none.
+/// An error of a planted scheme in code that schemes share. The true schemes make none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// Readers take a transaction that is committing for one that has not begun to.
+    /// Readers treat a committing transaction as one that has not begun to commit.
     TornCommits,
-    /// The version that superseded what a transaction has read is unlinked between two others.
+    /// The version that superseded what a transaction has read is unlinked from between two other versions.
     LostSuccessors,
     /// A snapshot opened just after a version was created does not hold it.
     LateIntervals,
-    /// A key that has left its index since a transaction began is taken for one that was never there.
+    /// A key that has left its index since a transaction began is treated as if it had never been there.
     ForgottenDepartures,
-    /// An access takes the first version that it may see, although that was not committed when the access met it.
+    /// An access takes the first version that it may see, although that version was not committed when the access met
+    /// it.
     EarlyValues,
-    /// A split of an index node does not take the stamp along.
+    /// A split of an index node does not copy the node's stamp.
     LostStamps,
 }
 
-/// Stands for the error that the thread has chosen. A scheme with that one is compiled once for all errors.
+/// Stands for the error that the calling thread has chosen, so a planted scheme is compiled once for all errors.
 pub const CHOSEN: u32 = u32::MAX;
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! Schemes by hand, for tests: a database of one table without executor and API, whose transactions are taken
+//! A bench for tests of schemes: a database of one table without executor and API, whose transactions a test takes
 //! step by step.
 
 use super::{
@@ -13,7 +13,7 @@ use crate::sync::Arc;
 #[cfg(braid_shuttle)]
 use {super::Holder, super::WaitStage, crate::sync::schedules};
 
-/// Partitions of such a database.
+/// The number of partitions of a bench.
 pub(super) const PARTITIONS: u32 = 4;
 
 /// A database of one table, without executor and API.
@@ -25,7 +25,7 @@ pub(super) struct Bench<C: ConcurrencyControl> {
     memory: Arc<Memory>,
 }
 
-/// A worker of it, entered.
+/// A worker of a bench, entered.
 pub(super) struct Hand<'b, C: ConcurrencyControl> {
     pub(super) bench: &'b Bench<C>,
     pub(super) worker: C::Worker,
@@ -84,7 +84,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         txn
     }
 
-    /// A transaction that has given way is begun again.
+    /// Begins an aborted transaction again.
     #[cfg(braid_shuttle)]
     pub(super) fn begin_again(&self, mut txn: C::Txn) -> C::Txn {
         C::abort(self.env(), &mut txn);
@@ -107,7 +107,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         }
     }
 
-    /// Inserts a new record, or changes the one that is there.
+    /// Inserts a new record, or changes the record under the key.
     pub(super) fn change(&self, txn: &mut C::Txn, key: u64, change: Change<'_>) -> Result<Written, Refused> {
         let (bench, index_key) = (self.bench, Key::from_u64(key));
         let target = |id| Target { index: &raw const bench.index, key: index_key, id };
@@ -136,7 +136,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         }
     }
 
-    /// One step of a read; `None`: it has to wait.
+    /// Makes one step of a read; `None`: the read has to wait.
     pub(super) fn try_read(&self, txn: &mut C::Txn, key: u64) -> Option<Option<Vec<u8>>> {
         let Some(id) = self.find(key) else {
             self.note_absent(txn, std::ptr::null(), key);
@@ -165,7 +165,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         assert!(self.try_commit(txn, || unreachable!("no other is open")), "the commit failed");
     }
 
-    /// Commits, or gives way; `wait` lets others go on.
+    /// Commits or aborts. `wait` lets other threads run.
     pub(super) fn try_commit(&self, mut txn: C::Txn, wait: impl Fn()) -> bool {
         let has_committed = self.try_commit_open(&mut txn, wait);
         if !has_committed {
@@ -175,7 +175,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         has_committed
     }
 
-    /// The same; if it has to give way, it is still open.
+    /// Does the same, but a transaction that cannot commit stays open.
     pub(super) fn try_commit_open(&self, txn: &mut C::Txn, wait: impl Fn()) -> bool {
         let mut prepare = C::Prepare::default();
         let result: Result<u64, Abort> = loop {
@@ -187,7 +187,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         result.inspect(|at| C::finish(self.env(), txn, *at)).is_ok()
     }
 
-    /// Commits if all its changes were made, and gives up otherwise. Returns true if it has committed.
+    /// Commits if `is_made`, and aborts otherwise. Returns true if the transaction has committed.
     #[cfg(braid_shuttle)]
     pub(super) fn commit_if(&self, is_made: bool, txn: C::Txn) -> bool {
         if is_made {
@@ -202,14 +202,14 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         C::drop_txn(&self.bench.shared, &mut txn);
     }
 
-    /// One transaction that makes one change.
+    /// Makes one change in a transaction of its own.
     pub(super) fn commit_change(&self, key: u64, change: Change<'_>) {
         let mut txn = self.begin();
         assert_eq!(self.change(&mut txn, key, change), Ok(Written::Done));
         self.commit(txn);
     }
 
-    /// The same, unless another transaction is in the way.
+    /// Does the same, unless another transaction is in the way.
     #[cfg(braid_shuttle)]
     pub(super) fn commit_change_if_free(&self, key: u64, value: &[u8]) {
         let mut txn = self.begin();
@@ -219,7 +219,7 @@ impl<C: ConcurrencyControl> Hand<'_, C> {
         }
     }
 
-    /// Reads to the end.
+    /// Reads until the read has ended.
     #[cfg(braid_shuttle)]
     pub(super) fn read_or_wait(&self, txn: &mut C::Txn, key: u64, wait: impl Fn()) -> Option<Vec<u8>> {
         loop {
@@ -245,11 +245,12 @@ impl<C: ConcurrencyControl> Drop for Hand<'_, C> {
     }
 }
 
-/// Schedules that a model is run in, of each scheduler.
+/// The number of schedules of each scheduler in which a model runs.
 #[cfg(braid_shuttle)]
 pub(super) const SCHEDULES: usize = 400;
 
-/// Schedules in which a model notices a planted error, with certainty: most need a few, the hardest ten thousand.
+/// The number of schedules in which a model certainly notices a planted error. Most errors need a few, the hardest ten
+/// thousand.
 #[cfg(braid_shuttle)]
 pub(super) const PLANTED_SCHEDULES_MAX: usize = 1_000_000;
 
@@ -262,14 +263,14 @@ pub(super) fn check<S: shuttle::scheduler::Scheduler + 'static>(scheduler: S, ru
     shuttle::Runner::new(scheduler, config).run(run);
 }
 
-/// Runs a model in schedules drawn at random, and in those with few switches.
+/// Runs a model in random schedules, and in schedules with few switches.
 #[cfg(braid_shuttle)]
 pub(super) fn check_both(run: fn()) {
     check(shuttle::scheduler::RandomScheduler::new(schedules(SCHEDULES)), run);
     check(shuttle::scheduler::PctScheduler::new(3, schedules(SCHEDULES)), run);
 }
 
-/// Reads a record to the end.
+/// Reads a record until the access has ended.
 #[cfg(braid_shuttle)]
 pub(super) fn read<C: ConcurrencyControl>(
     hand: &Hand<'_, C>,
@@ -299,8 +300,8 @@ pub(super) fn read<C: ConcurrencyControl>(
     Ok(value.map(|value| unsafe { &*value }[0]))
 }
 
-/// Locks a key as operations do, waiting in the queue of its row. Returns false if the transaction must abort. `looks`: once more after it
-/// is in the queue.
+/// Locks a key as operations do, and waits in the queue of its row. Returns false if the transaction must abort.
+/// `looks`: the transaction looks at the row once more when it is in the queue.
 #[cfg(braid_shuttle)]
 pub(super) fn lock_in_queue<C: ConcurrencyControl>(
     hand: &Hand<'_, C>,
@@ -373,7 +374,7 @@ pub(super) fn lock_in_queue<C: ConcurrencyControl>(
     is_locked
 }
 
-/// Locks a key. Returns the transaction that has locked it instead.
+/// Locks a key, or returns the transaction that has locked it.
 #[cfg(braid_shuttle)]
 fn try_lock<C: ConcurrencyControl>(
     hand: &Hand<'_, C>,

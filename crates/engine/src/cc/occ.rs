@@ -1,20 +1,26 @@
-//! OCC: optimistic; a transaction reads no value that was committed after it began, and latches all that it has read or writes
-//! while it looks whether that has changed.
+//! OCC: optimistic, serializable. The steps of a transaction:
 //!
-//! After Kung and Robinson: On optimistic methods for concurrency control, TODS 1981, with a validation by records as in Yu,
-//! Bezerra, Pavlo, Devadas, Stonebraker: Staring into the abyss, VLDB 2014. Different here: latches are tried, and let go together
-//! where one is taken, rather than waited for in the order of keys; ranges are gone through again where their nodes have changed.
+//! 1. It reads without locks, notes when what it reads was committed, and aborts at a value that was committed after
+//!    it began. It keeps its writes apart.
+//! 2. At its commit it latches what it writes, and then what it has only read.
+//! 3. If another transaction has one of these latches, it releases all of its own and tries again.
+//! 4. It draws its time, and commits if everything that it has read is the newest.
+//!
+//! After Kung and Robinson: On optimistic methods for concurrency control, TODS 1981, with a validation by records as
+//! in Yu, Bezerra, Pavlo, Devadas, Stonebraker: Staring into the abyss, VLDB 2014. Different here: latches are tried,
+//! and released together if one is taken, instead of being waited for in the order of keys. A range whose nodes have
+//! changed is gone through again.
 
 use super::Abort;
 use super::optimistic::{Optimistic, Scope, Validation, draw};
 use super::single::{Entry, Single, Txn, record_of};
 use crate::record::Timestamp;
 
-/// Optimistic concurrency control with a validation under latches: serializable; a transaction that comes upon what was committed
-/// after it began is run again.
+/// Optimistic concurrency control with a validation under latches: serializable. A transaction that finds a value
+/// committed after it began is run again.
 pub type Occ = Single<Optimistic<ByBeginning>>;
 
-/// What is read was committed before the transaction began, and is the newest while all of it is latched.
+/// Everything that was read was committed before the transaction began, and is the newest while all of it is latched.
 #[derive(Clone, Copy, Debug)]
 pub struct ByBeginning;
 
@@ -33,13 +39,13 @@ impl Validation for ByBeginning {
                 |entry: &Entry| entry.seen.is_none_or(|seen| record_of(entry.record).at().0 == seen);
             if txn.accesses.entries.iter().all(is_newest) { Ok(at) } else { Err(Abort::Unserializable) }
         });
-        // Whoever overwrites it from now on commits later.
+        // A transaction that overwrites one of these records from now on commits later.
         only_read(txn).take(latched).for_each(|entry| record_of(entry.record).unlatch());
         decided
     }
 }
 
-/// What it has read and does not write.
+/// Returns the records that the transaction has read and does not write.
 fn only_read(txn: &Txn) -> impl Iterator<Item = &Entry> {
     let entries = txn.accesses.entries.iter().enumerate();
     let is_read = |(number, entry): &(usize, &Entry)| {

@@ -1,8 +1,13 @@
-//! Optimistic schemes with one value per record: a transaction reads without locks, notes when what it has read was committed,
-//! writes at its end, and commits if what it has read is still the newest then. A [`Validation`] says how that is found out: `silo.rs`,
-//! `occ.rs`, `tictoc.rs`.
+//! Optimistic schemes with one value per record, all serializable. A [`Validation`] says how a transaction finds out
+//! whether what it has read is the newest: see `silo.rs`, `occ.rs` and `tictoc.rs`.
 //!
-//! A row that is locked by `get_for_update` can be read, and not be written, by others.
+//! The steps of a transaction:
+//! 1. It reads without locks, and notes when what it reads was committed. It keeps its writes apart.
+//! 2. At its commit it latches what it writes. It aborts if a record is gone or another transaction has locked it.
+//! 3. It validates what it has read.
+//! 4. It installs its writes and releases the latches.
+//!
+//! Other transactions can read a row that is locked by `get_for_update`, but cannot write it.
 
 use super::single::{
     Access, CommitStage, Content, Held, Policy, Single, Txn, holder_of_lock, read_committed, record_of,
@@ -14,25 +19,26 @@ use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
 use std::marker::PhantomData;
 
-/// Reads without locks, and validates as `V` says.
+/// Optimistic concurrency control with the validation `V`.
 #[derive(Clone, Copy, Debug)]
 pub struct Optimistic<V>(PhantomData<fn() -> V>);
 
-/// How a transaction finds out whether what it has read is the newest.
+/// How a transaction finds out whether what it has read is the newest as of its commit.
 pub trait Validation: Sized + Send + Sync + 'static {
-    /// Records say until when what they hold has been read, and what a transaction reads is noted with that. (The time
-    /// takes the place of short values.)
+    /// Records say until when their value has been read, and a transaction notes this time with what it reads. The time
+    /// takes the place of short values.
     const NOTES_READ_TIMES: bool = false;
 
-    /// Whether it may go on with what was committed at `at`.
+    /// Returns true if the transaction may read what was committed at `at`.
     fn admits(txn: &Txn, at: u64) -> bool;
 
-    /// When it commits, if what it has read is the newest then. What it writes is latched. `None`: something that it has read is
-    /// latched by another one, whose commit is waited for.
+    /// Returns the time of the commit, if what the transaction has read is the newest as of then. What the
+    /// transaction writes is latched. `None`: another transaction has latched what this transaction has read, and its
+    /// commit is waited for.
     fn validate(env: Scope<'_, Self>, txn: &Txn) -> Option<Result<Timestamp, Abort>>;
 }
 
-/// What a call of a scheme with validation `V` works in.
+/// What a scheme with validation `V` works with in a call.
 pub(super) type Scope<'e, V> = Env<'e, Single<Optimistic<V>>>;
 
 impl<V: Validation> Policy for Optimistic<V> {
@@ -53,10 +59,11 @@ impl<V: Validation> Policy for Optimistic<V> {
         s: &mut S,
     ) -> bool {
         match intent {
-            Intent::Write => *access = Access::Absent, // its line is in the cache
+            Intent::Write => *access = Access::Absent, // the record's line is in the cache
             Intent::Lock => *access = Access::Unread,
             Intent::Untracked => {
-                // SAFETY: by the caller's promise.
+                // SAFETY: the caller has made the promise that `access` asks for, and `read_committed` asks for the
+                // same.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             Intent::Read | Intent::ReadToWrite | Intent::Covered => {
@@ -93,10 +100,10 @@ impl<V: Validation> Policy for Optimistic<V> {
         if !is_own && row.try_lock(tag, false).is_err() {
             return match holder_of_lock(row.lock()).and_then(|holder| env.shared.holder(holder)) {
                 Some(holder) => Err(Refused::Held(holder)),
-                None => Ok(None), // it is free by now
+                None => Ok(None), // it is free now
             };
         }
-        // Whoever latches it from now on finds the lock, and gives way.
+        // A transaction that latches the record from now on finds the lock, and aborts.
         let Some(read) = row.read() else {
             if !is_own {
                 row.unlock();
@@ -141,7 +148,8 @@ impl<V: Validation> Policy for Optimistic<V> {
     }
 }
 
-/// Asks for what the transaction writes, and latches it. Returns false if the caller is to leave here, and come back.
+/// Prefetches what the transaction writes, and latches it. Returns false if the caller must suspend here and call
+/// again.
 #[inline(always)]
 pub(super) fn latch_written<S: Suspend>(stage: &mut CommitStage, txn: &mut Txn, s: &mut S) -> bool {
     if *stage == CommitStage::New {
@@ -154,11 +162,12 @@ pub(super) fn latch_written<S: Suspend>(stage: &mut CommitStage, txn: &mut Txn, 
         s.was(Activity::Waiting);
         return false;
     }
-    fence(Ordering::SeqCst); // what is latched is, before it is looked whether others have locked it
+    fence(Ordering::SeqCst); // the latches are there before locks of other transactions are looked for
     true
 }
 
-/// Asks for what is going to be latched, but for what has been locked before. Returns true if the caller is to leave here.
+/// Prefetches the records that are going to be latched, except those that were locked before. Returns true if the
+/// caller must suspend here.
 #[inline(always)]
 fn fetch_written<S: Suspend>(txn: &Txn, s: &mut S) -> bool {
     let mut leaves = false;
@@ -170,7 +179,7 @@ fn fetch_written<S: Suspend>(txn: &Txn, s: &mut S) -> bool {
     leaves
 }
 
-/// The time of a commit.
+/// Returns the time of a commit.
 #[inline(always)]
 pub(super) fn draw<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn) -> Timestamp {
     match txn.accesses.writes.is_empty() {
@@ -179,7 +188,7 @@ pub(super) fn draw<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn) -> Timestamp {
     }
 }
 
-/// Notes that the transaction has read what was committed to the record then.
+/// Notes that the transaction has read what was committed to the record at `at`.
 fn note<V: Validation>(txn: &mut Txn, record: *const Record, at: u64) -> Result<(), Refused> {
     if !V::admits(txn, at) {
         return Err(Refused::Abort(Abort::Unserializable));
@@ -188,11 +197,11 @@ fn note<V: Validation>(txn: &mut Txn, record: *const Record, at: u64) -> Result<
     let entry = &mut txn.accesses.entries[number];
     if entry.seen.is_none() && V::NOTES_READ_TIMES {
         let until = record_of(record).read_until();
-        // (Else that may be of a later value.)
+        // If the record has changed, `until` may belong to a later value.
         entry.until = if record_of(record).at() == (at, false) { until } else { at };
     }
     match *entry.seen.get_or_insert(at) == at {
         true => Ok(()),
-        false => Err(Refused::Abort(Abort::Unserializable)), // it has read something older before
+        false => Err(Refused::Abort(Abort::Unserializable)), // the transaction has read an older value before
     }
 }

@@ -1,8 +1,14 @@
-//! Silo: optimistic; a transaction latches what it writes, and then looks whether what it has read is the newest still.
+//! Silo: optimistic, serializable. The steps of a transaction:
+//!
+//! 1. It reads without locks and notes when what it reads was committed. It keeps its writes apart.
+//! 2. At its commit it latches what it writes.
+//! 3. It draws its time from the database's clock.
+//! 4. It commits if everything that it has read is still the newest and latched by no other transaction. Otherwise it
+//!    aborts.
 //!
 //! After Tu, Zheng, Kohler, Liskov, Madden: Speedy transactions in multicore in-memory databases, SOSP 2013. Different
-//! here: commit times are drawn from the database's clock; ranges are gone through again, where their nodes have changed,
-//! rather than refused.
+//! here: commit times are drawn from the database's clock, and a range whose nodes have changed is gone through again
+//! instead of being refused.
 
 use super::optimistic::{Optimistic, Scope, Validation, draw};
 use super::single::{Entry, Policy, Single, Txn, record_of};
@@ -10,11 +16,11 @@ use super::{Abort, Env};
 use crate::record::Timestamp;
 use crate::sync::atomic::{Ordering, fence};
 
-/// Optimistic concurrency control after Silo: serializable; a transaction that has read what others have overwritten
-/// meanwhile is run again.
+/// Optimistic concurrency control after Silo: serializable. A transaction is run again if other transactions have
+/// meanwhile overwritten what it has read.
 pub type Silo = Single<Optimistic<ByNewest>>;
 
-/// What was read is the newest still, and no other transaction has latched it.
+/// Everything that was read is still the newest, and no other transaction has latched it.
 #[derive(Clone, Copy, Debug)]
 pub struct ByNewest;
 
@@ -30,16 +36,17 @@ impl Validation for ByNewest {
     }
 }
 
-/// Draws the time of the commit, and then compares what the transaction has read. Fails with the number of the first entry that is
-/// stale.
+/// Draws the time of the commit, and then compares what the transaction has read. Fails with the number of the first
+/// stale entry.
 #[inline(always)]
 pub(super) fn draw_and_compare<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn) -> Result<Timestamp, usize> {
     let at = draw(env, txn);
-    fence(Ordering::SeqCst); // of two that overwrite what the other has read one finds the other's latch
+    fence(Ordering::SeqCst); // if two transactions overwrite what the other has read, one finds the other's latch
     stale(txn).map_or(Ok(at), Err)
 }
 
-/// The first of what the transaction has read that is not the newest any more, or is about to be overwritten by another one.
+/// Returns the number of the first entry whose value is no longer the newest, or that another transaction is about to
+/// overwrite.
 #[inline(always)]
 pub(super) fn stale(txn: &Txn) -> Option<usize> {
     let is_newest = |(number, entry): (usize, &Entry)| {

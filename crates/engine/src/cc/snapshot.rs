@@ -1,6 +1,11 @@
-//! Snapshot isolation: [`Mvcc`] without any tracking of reads.
+//! Snapshot isolation: [`Mvcc`] without any tracking of reads. It does not prevent write skew and the anomalies that
+//! follow from it. The steps of a transaction:
 //!
-//! After Berenson et al., SIGMOD 1995. What it does not prevent is write skew, and what follows from it.
+//! 1. It reads what had committed when it began.
+//! 2. A write of a record fails if another transaction was the first to update it.
+//! 3. At its commit it validates nothing. It draws a time if it has written.
+//!
+//! After Berenson et al., SIGMOD 1995.
 
 use super::mvcc::{Mvcc, Tracker, Txn};
 use super::{Abort, Copies, Env, Scanned};
@@ -10,11 +15,11 @@ use crate::record::{Slot, Timestamp, Version};
 use crate::suspend::Suspend;
 use std::sync::Arc;
 
-/// Multi-version snapshot isolation: a transaction sees what had committed when it began, and the first to
-/// update a record wins.
+/// Multi-version snapshot isolation: a transaction sees what had committed when it began, and the first to update a
+/// record wins.
 pub type Snapshot = Mvcc<Untracked>;
 
-/// Notes nothing.
+/// Notes no reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Untracked;
 
@@ -42,7 +47,7 @@ impl Tracker for Untracked {
         true
     }
 
-    /// There is nothing to validate, hence nothing to wait for.
+    /// Never waits, because there is nothing to validate.
     #[inline(always)]
     fn decide<S: Suspend>(
         (): &mut (),

@@ -1,16 +1,26 @@
-//! TICTOC: optimistic; a transaction works out at its end as of when it has read and written, from the times at which what it has
-//! read was written, and until when what it overwrites was read.
+//! TICTOC: optimistic, serializable. A transaction computes the time of its commit when it ends. The steps of a
+//! transaction:
 //!
-//! After Yu, Pavlo, Sanchez, Devadas: TicToc: Time traveling optimistic concurrency control, SIGMOD 2016. Different here:
+//! 1. It reads without locks, and notes when the value was committed and until when the value holds. It keeps its
+//!    writes apart.
+//! 2. At its commit it latches what it writes.
+//! 3. It computes its time: no earlier than the writes of what it has read, and later than the reads of what it
+//!    overwrites.
+//! 4. It ensures that each value that it has read holds until the time of the commit. If a value does not, the
+//!    transaction aborts.
 //!
-//! - A commit is no earlier than the clock was when the transaction began, and the clock is no earlier than any commit: so the
-//!   order is strict. (Two commits may have one time; then neither has overwritten what the other has read or written.)
-//! - Which keys there are in a range is not known as of an earlier time. So a transaction that has gone through one, or has
-//!   found no value under a key, commits no earlier than the clock is at its end; and one that brings a key in draws a time
-//!   of its own. Of the two one finds the other: what comes is latched before its time is drawn, and whether
-//!   ranges are as they were is found out after theirs is known.
-//! - The time until which a record's value holds lies in a word of its own, in the place of short values. It is raised first, and
-//!   then it is looked whether the record is latched; a commit latches first, and then looks at that time.
+//! After Yu, Pavlo, Sanchez, Devadas: TicToc: Time traveling optimistic concurrency control, SIGMOD 2016. Different
+//! here:
+//!
+//! - A commit is no earlier than the clock was when the transaction began, and the clock is no earlier than any
+//!   commit, so the order is strict. Two commits may have the same time. Then neither has overwritten what the other
+//!   has read or written.
+//! - Which keys a range had at an earlier time is not known. A transaction that has gone through a range, or has
+//!   found no value under a key, therefore commits no earlier than the clock at its end. A transaction that brings a
+//!   key in draws a time of its own. One of the two finds the other: the new key's record is latched before its time
+//!   is drawn, and the ranges are checked after the reader's time is known.
+//! - The time until which a record's value holds has a word of its own, in the place of short values. A reader raises
+//!   the time, and then looks whether the record is latched. A commit latches, and then looks at the time.
 
 use super::Abort;
 use super::optimistic::{Optimistic, Scope, Validation};
@@ -18,11 +28,11 @@ use super::single::{Content, Single, Txn, record_of};
 use crate::record::{Record, TICK, Timestamp};
 use crate::sync::atomic::{Ordering, fence};
 
-/// Optimistic concurrency control with read times: serializable; a transaction that has read what others have overwritten
-/// meanwhile commits as of before that, if it can.
+/// Optimistic concurrency control with read times: serializable. If other transactions have meanwhile overwritten
+/// what a transaction has read, it commits as of an earlier time, if it can.
 pub type TicToc = Single<Optimistic<ByReadTimes>>;
 
-/// What was read was the newest value as of the time of the commit, whether or not it still is.
+/// Everything that was read was the newest as of the time of the commit, whether or not it still is.
 #[derive(Clone, Copy, Debug)]
 pub struct ByReadTimes;
 
@@ -48,15 +58,15 @@ impl Validation for ByReadTimes {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneRead {
     pub(super) record: *const Record,
-    /// When it was written.
+    /// The time at which the value was written.
     pub(super) seen: u64,
-    /// No other value is of that time or an earlier one.
+    /// The record has no newer value of this time or an earlier one.
     pub(super) until: u64,
-    /// The transaction writes it as well.
+    /// The transaction also writes the record.
     pub(super) is_written: bool,
 }
 
-/// What the transaction has read.
+/// Returns what the transaction has read.
 pub(super) fn reads(txn: &Txn) -> impl Iterator<Item = OneRead> {
     let entries = txn.accesses.entries.iter().enumerate();
     entries.filter_map(|(number, entry)| {
@@ -65,7 +75,7 @@ pub(super) fn reads(txn: &Txn) -> impl Iterator<Item = OneRead> {
     })
 }
 
-/// The time of the commit of a transaction, which has latched what it writes.
+/// Returns the time of the commit of a transaction that has latched what it writes.
 pub(super) fn time_of<V: Validation>(env: Scope<'_, V>, txn: &Txn) -> Timestamp {
     let registry = &env.shared.registry;
     let read = reads(txn).map(|read| Timestamp(read.seen).tick()).max();
@@ -85,17 +95,17 @@ pub(super) fn time_of<V: Validation>(env: Scope<'_, V>, txn: &Txn) -> Timestamp 
     registry.commit_at(txn.member.place(), earliest, brings_keys)
 }
 
-/// Sees to it that what was read of a record, of that time, is overwritten only later than `at`. Returns false if it is not known to
-/// be the newest value as of then.
+/// Ensures that the record's value that was written at `seen` is overwritten only later than `at`. Returns false if
+/// it is not known to be the newest value as of `at`.
 pub(super) fn extend(record: *const Record, seen: u64, at: Timestamp) -> bool {
     let record = record_of(record);
     loop {
-        let until = record.read_until(); // of this value or of an earlier one
+        let until = record.read_until(); // of this value or of an earlier value
         let (written, is_latched) = record.at();
         if written != seen {
             return false;
         }
-        // (That which a commit under way puts in its place may be of the time that is here by now.)
+        // A commit under way may replace the value as of the time that is now in `until`.
         if until > at.0 || until == at.0 && !is_latched {
             return true;
         }
@@ -103,7 +113,7 @@ pub(super) fn extend(record: *const Record, seen: u64, at: Timestamp) -> bool {
             return false;
         }
         if record.extend(until, at) {
-            fence(Ordering::SeqCst); // of this and a commit that latches the record now one sees the other
+            fence(Ordering::SeqCst); // either this read or a commit that latches the record now sees the other
             return record.at() == (seen, false);
         }
     }

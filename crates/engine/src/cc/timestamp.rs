@@ -1,11 +1,22 @@
-//! TIMESTAMP: basic timestamp ordering. A transaction gets its place in the order when it begins; an access that comes too late for
-//! that place is refused.
+//! TIMESTAMP: basic timestamp ordering, serializable. A transaction gets its place in the order when it begins. An
+//! access that comes too late for that place is refused.
 //!
-//! After Bernstein and Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981. Different here:
+//! The steps of a transaction:
+//! 1. It draws its time, which is also the time of its commit.
+//! 2. A read raises the record's read time to the transaction's time. It waits if a transaction with an earlier time
+//!    has locked the record, and is refused if the value was committed at a later time.
+//! 3. A write locks the record. It waits for a transaction with an earlier time that has the lock. It is refused if a
+//!    transaction with a later time has the lock, or has read or written the record.
+//! 4. At its commit it looks again at the ranges that it has read. It latches what it writes, and leaves its time at
+//!    these ranges and at the keys that it deletes. It aborts if it comes too late to bring a key, or if a key of its
+//!    ranges has been removed as of a later time.
 //!
-//! - What a transaction writes is kept apart until it commits, and the record is locked meanwhile: one write is pending at a time, and a
-//!   transaction that comes later in the order waits for it, to read or to write. So waits lead from later transactions to
-//!   earlier ones, and none closes a circle.
+//! After Bernstein and Goodman: Concurrency control in distributed database systems, ACM Computing Surveys 1981.
+//! Different here:
+//!
+//! - Writes are kept apart until the commit, and the record is locked meanwhile. So one write is pending at a time,
+//!   and a transaction with a later time waits for it, to read or to write. Waits lead from later transactions to
+//!   earlier ones, so no cycle closes.
 //! - Ranges and absent keys: see `single/range_times.rs`.
 //! - `get_for_update` is a read and a pending write.
 
@@ -21,22 +32,22 @@ use crate::record::{Record, Timestamp};
 use crate::suspend::Suspend;
 use crate::sync::atomic::{Ordering, fence};
 
-/// Basic timestamp ordering: serializable; a transaction that comes too late is run again, later in the order.
+/// Basic timestamp ordering: serializable. A transaction that comes too late is run again, later in the order.
 pub type TimestampOrdering = Single<ByTime>;
 
-/// Each access has to fit the transaction's time.
+/// Admits an access only if it fits the transaction's time.
 #[derive(Clone, Copy, Debug)]
 pub struct ByTime;
 
 type Scope<'e> = Env<'e, TimestampOrdering>;
 
-/// Whether an access can go on.
+/// Says when an access can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Now,
-    /// Once an earlier transaction has ended.
+    /// When an earlier transaction has ended.
     Later,
-    /// It comes too late.
+    /// The access comes too late.
     Never,
 }
 
@@ -96,12 +107,13 @@ impl Policy for ByTime {
             *access = Access::New;
         }
         if intent == Intent::ReadToWrite {
-            record_of(record).raise_read_until(txn.age); // it need not write after all
+            record_of(record).raise_read_until(txn.age); // the transaction may not write after all
         }
         match intent {
-            Intent::Write => *access = Access::Absent, // nobody asks for the value
+            Intent::Write => *access = Access::Absent, // the value is not asked for
             Intent::Untracked => {
-                // SAFETY: by the caller's promise.
+                // SAFETY: the caller has made the promise that `access` asks for, and `read_committed` asks for the
+                // same.
                 return unsafe { read_committed::<Self, S>(access, record, txn, s, |_, _| Ok(())) };
             }
             // SAFETY: as above.
@@ -135,7 +147,7 @@ impl Policy for ByTime {
             let holder = holder_of_lock(lock).and_then(|tag| env.shared.holder(tag));
             return Err(holder.map_or(Refused::Abort(Abort::WriteConflict), Refused::Held));
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `lock` asks for, and `will_write` asks for the same.
         let is_there = unsafe { Self::will_write(env, txn, record, true) }?;
         Ok(is_there.map(|is_there| txn.own(record).map_or(is_there, |own| own.is_some())))
     }
@@ -155,7 +167,7 @@ impl Policy for ByTime {
             times.delete(&write.target, txn.age);
         }
         times.read(&txn.ranges, txn.age);
-        fence(Ordering::SeqCst); // of two, one of which has read where the other brings or takes a key, one sees the other
+        fence(Ordering::SeqCst); // if one transaction reads where another brings or removes a key, one sees the other
         let brings = |record| record_of(record).content() == Content::Nothing;
         let mut brought = txn.accesses.last_writes().filter(|(record, _)| brings(*record));
         if brought.any(|(_, write)| times.is_late_to_bring(&write.target, txn.age)) {
@@ -168,13 +180,13 @@ impl Policy for ByTime {
         }))
     }
 
-    /// (When a record has been brought is not known: its time is that of its newest value.)
+    /// The time at which a record was brought is not known: the record has only the time of its newest value.
     fn comes_later(shared: &Shared, txn: u64, record: *const Record) -> bool {
         let row = record_of(record);
         let is_pending_before = holder_of_lock(row.lock())
             .and_then(|holder| shared.registry.age_of(holder))
             .is_some_and(|holder| holder < txn);
-        // (In this order: what was pending before is there now.)
+        // Looked at in this order: what was pending before is there now.
         !is_pending_before && row.content() == Content::Nothing
     }
 
@@ -183,12 +195,12 @@ impl Policy for ByTime {
     }
 }
 
-/// What was committed then can be read.
+/// Refuses to read what was committed after the transaction's time.
 fn admit(txn: &mut Txn, at: u64) -> Result<(), Refused> {
     if at <= txn.age { Ok(()) } else { Err(Refused::Abort(Abort::Unserializable)) }
 }
 
-/// Whether a transaction that finds this lock word can go on.
+/// Says when a transaction that finds this lock word can continue.
 fn turn_behind(shared: &Shared, txn: &Txn, lock: u64) -> Turn {
     match holder_of_lock(lock).filter(|&holder| holder != txn.member.tag) {
         None => Turn::Now,
@@ -199,26 +211,26 @@ fn turn_behind(shared: &Shared, txn: &Txn, lock: u64) -> Turn {
     }
 }
 
-/// Returns true if the access has made this look in vain because the transaction that has the record sleeps.
+/// Returns true if this look of the access was in vain because the transaction that has the record sleeps.
 fn awaits_sleeper(env: Scope<'_>, record: *const Record, looks: u32) -> bool {
     let holder = holder_of_lock(record_of(record).lock());
     holder.is_some_and(|tag| env.shared.waits.is_asleep(tag.descriptor(), looks))
 }
 
-/// Notes that the record is read as of the transaction's time, unless an earlier one is about to write it.
+/// Notes that the record is read as of the transaction's time, unless an earlier transaction is about to write it.
 #[inline(always)]
 fn turn_to_read(env: Scope<'_>, txn: &mut Txn, record: *const Record) -> Result<Turn, Refused> {
     txn.accesses.enter(record)?;
     let row = record_of(record);
     row.raise_read_until(txn.age);
-    fence(Ordering::SeqCst); // of this and a write that locks the record now one sees the other
+    fence(Ordering::SeqCst); // either this read or a write that locks the record now sees the other
     Ok(match turn_behind(env.shared, txn, row.lock()) {
         Turn::Later => Turn::Later,
         Turn::Now | Turn::Never => Turn::Now, // what is written later is not read
     })
 }
 
-/// Locks the record for the transaction's write, unless others have read or written it as of later.
+/// Locks the record for the transaction's write, unless other transactions have read or written it as of a later time.
 #[inline(always)]
 fn turn_to_write(env: Scope<'_>, txn: &mut Txn, record: *const Record) -> Result<Turn, Refused> {
     let number = txn.accesses.enter(record)?;

@@ -1,20 +1,28 @@
-//! WAIT_DIE: two-phase locking in which a transaction waits for a lock if it is older than all that have it, and gives way
-//! otherwise.
+//! WAIT_DIE: two-phase locking, serializable. A transaction waits for a lock if it is older than all transactions
+//! that have it, and aborts otherwise. The steps of a transaction are those of `locking.rs`, and:
 //!
-//! After Rosenkrantz, Stearns, Lewis: System level concurrency control for distributed database systems, TODS 1978. Waits go from
-//! the older to the younger, so none closes a circle; and one that gives way keeps its age, so that it is the oldest some day.
-//! Different here: of those that share a lock only the age of the oldest is kept, also when that one has ended; and while one
-//! waits for them, a younger one does not come to share it.
+//! 1. When it begins for the first time, it draws its age. When it is run again, it keeps its age.
+//! 2. At each look at a lock that others have, it compares its age with the holder's, or with that of the oldest
+//!    sharer. It waits on, or aborts.
+//! 3. While it waits to have a shared lock alone, no younger transaction comes to share the lock.
+//!
+//! Waits lead from older to younger transactions, so no cycle closes. An aborted transaction keeps its age, so one
+//! day it is the oldest.
+//!
+//! After Rosenkrantz, Stearns, Lewis: System level concurrency control for distributed database systems, TODS 1978.
+//! Different here: a shared lock keeps only the age of the oldest sharer, even after that transaction has ended; and
+//! step 3.
 
 use super::Declared;
 use super::locking::{Locking, Meeting, OnConflict, Scope};
 use super::single::{Single, Txn, holder_of_lock, is_older, oldest_of, shares_of};
 use crate::memory::OutOfMemory;
 
-/// Two-phase locking in which older transactions wait: serializable; one that meets the lock of an older one is run again.
+/// Two-phase locking in which older transactions wait: serializable. A transaction that meets an older transaction's
+/// lock is run again.
 pub type WaitDie = Single<Locking<ByAge>>;
 
-/// The older waits, the younger gives way.
+/// The older transaction waits, the younger aborts.
 #[derive(Clone, Copy, Debug)]
 pub struct ByAge;
 

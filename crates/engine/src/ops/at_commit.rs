@@ -1,4 +1,5 @@
-//! What a transaction has left for its commit: updates of rows, each a function from the row's value to its new one.
+//! What a transaction has left for its commit: updates of rows. Each update is a function from the row's value to its
+//! new value.
 
 use crate::error::{Error, Result};
 use crate::index::Key;
@@ -6,48 +7,48 @@ use crate::memory::{Charge, Memory, OutOfMemory};
 use crate::table::TableInner;
 use std::sync::Arc;
 
-/// Makes a row's new value from the one that there is, if there is one. Returns false: the row stays as it is.
+/// Makes a row's new value from its present value, if there is one. Returns false: the row stays as it is.
 pub(crate) type RowUpdate = Box<dyn FnOnce(Option<&[u8]>, &mut Vec<u8>) -> Result<bool> + Send>;
 
 /// An update of one row.
 pub(crate) struct AtCommit {
     /// Alive as long as the database.
     pub(crate) table: *const TableInner,
-    /// Its bytes stay until the attempt ends.
+    /// The key's bytes stay until the attempt ends.
     pub(crate) key: Key,
     pub(crate) update: RowUpdate,
 }
 // SAFETY: tables and the bytes of keys are shared between threads; the function is `Send`.
 unsafe impl Send for AtCommit {}
 
-/// Those of one attempt.
+/// The updates of one attempt.
 pub(crate) struct AtCommits {
     list: Vec<AtCommit>,
-    /// Of the list's room and of the functions.
+    /// The charge for the list's room and for the functions.
     charge: Charge,
     function_bytes: usize,
-    /// What one of them has come to, when that ends the attempt.
+    /// The error of an update, if that ends the attempt.
     pub(crate) error: Option<Error>,
 }
 
-/// Room at first, and room that is kept.
+/// The room at first, and the room that is kept, in updates.
 const UPDATES_FIRST: usize = 4;
 const UPDATES_KEPT: usize = 64;
-/// What an allocator takes for a function beside it.
+/// The bytes that an allocator takes beside a function.
 const FUNCTION_BYTES: usize = 16;
 
-/// What the function of an update takes.
+/// Returns the bytes that the function of an update takes.
 fn function_bytes(one: &AtCommit) -> usize {
     size_of_val(&*one.update) + FUNCTION_BYTES
 }
 
 impl AtCommits {
-    /// None; the room for them is charged to `memory`.
+    /// Makes an empty list whose room is charged to `memory`.
     pub(crate) fn new(memory: &Arc<Memory>) -> AtCommits {
         AtCommits { list: Vec::new(), charge: Charge::new(memory), function_bytes: 0, error: None }
     }
 
-    /// Adds one, or fails and adds nothing.
+    /// Adds an update, or fails and adds nothing.
     pub(crate) fn push(&mut self, one: AtCommit) -> Result<(), OutOfMemory> {
         if self.list.len() == self.list.capacity() {
             self.charge.grow(&mut self.list, 1, UPDATES_FIRST)?;
@@ -59,28 +60,28 @@ impl AtCommits {
         Ok(())
     }
 
-    /// Puts them in the order of tables and keys, so that no two transactions wait for each other's rows; those of one row stay in the
-    /// order in which they were asked for.
+    /// Sorts the updates by table and key, so that no two transactions wait for each other's rows. Updates of one row
+    /// stay in the order in which they were asked for.
     pub(crate) fn sort(&mut self) {
         self.list.sort_by(|a, b| {
             // SAFETY: tables live as long as their database.
             let [table_a, table_b] = [a, b].map(|one| unsafe { &*one.table }.index.number());
             table_a.cmp(&table_b).then_with(|| a.key.bytes(&mut [0; 8]).cmp(b.key.bytes(&mut [0; 8])))
         });
-        self.list.reverse(); // they are taken from the end
+        self.list.reverse(); // updates are taken from the end
     }
 
-    /// Takes the first one, after `sort`.
+    /// Takes the first update, after `sort`.
     pub(crate) fn pop(&mut self) -> Option<AtCommit> {
         self.list.pop()
     }
 
-    /// How many there are.
+    /// Returns the number of updates.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Takes the last one out, if there are more than `len`.
+    /// Takes the last update out, if there are more than `len`.
     pub(crate) fn pop_beyond(&mut self, len: usize) -> Option<AtCommit> {
         if self.list.len() <= len {
             return None;
@@ -92,7 +93,7 @@ impl AtCommits {
         Some(last)
     }
 
-    /// Forgets all.
+    /// Forgets all updates.
     pub(crate) fn clear(&mut self) {
         self.error = None;
         self.charge.clear(&mut self.list, UPDATES_KEPT);

@@ -1,8 +1,11 @@
-//! How an attempt begins and commits, as step machines. A commit: the scheme decides, the log takes what has changed, the
-//! scheme publishes it.
+//! How an attempt begins and commits, as step machines. A commit has three steps:
+//! 1. The scheme decides whether and when the transaction commits (`prepare`).
+//! 2. The log takes what has changed. If it has no room just now, the commit is suspended (`unprepare`).
+//! 3. The scheme publishes the changes (`finish`).
 //!
-//! Nobody has seen a transaction's changes when they are appended: one that reads or overwrites them, or finds a key gone
-//! or there because of them, comes later in the log. So every beginning of the log is closed under dependencies.
+//! When a transaction's changes are appended, no other transaction has seen them. A transaction that reads or
+//! overwrites them, or finds a key gone or there because of them, comes later in the log. Every prefix of the log is
+//! therefore closed under dependencies.
 
 use super::bounded_wait::{BoundedWait, WAITS_FOR_COMMIT};
 use super::commit::Commit;
@@ -17,10 +20,9 @@ use crate::suspend::{PrefetchOnly, Suspend};
 use crate::table::Fault;
 use crate::wal::{self, Change, Lsn, Writer};
 
-/// Flushes of the log that a commit in place waits for, perhaps for room.
+/// The most flushes of the log that a commit in place waits for because it may want room.
 const FLUSHES_MAX: u32 = 1000;
 
-/// A step of a commit.
 struct CommitStep<'d, C: ConcurrencyControl>(&'d TxnState<C>, &'d mut Commit<C>);
 
 impl<C: ConcurrencyControl> UnderPolicy for CommitStep<'_, C> {
@@ -33,13 +35,13 @@ impl<C: ConcurrencyControl> UnderPolicy for CommitStep<'_, C> {
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Begins an attempt, here and now; `None`: it has to wait.
+    /// Begins an attempt in place. `None`: it has to wait.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn begin_now(&self) -> Option<Result<(), NotBegun>> {
         self.step_begin(&mut PrefetchOnly)
     }
 
-    /// Goes on to begin an attempt; `None`: suspended.
+    /// Steps the beginning of an attempt. `None`: suspended.
     #[inline(always)]
     pub(crate) fn step_begin<S: Suspend>(&self, s: &mut S) -> Option<Result<(), NotBegun>> {
         let (is_read_only, is_retry) = (self.read_only.get(), self.is_retry.get());
@@ -52,19 +54,19 @@ impl<C: ConcurrencyControl> TxnState<C> {
         begun
     }
 
-    /// Has the worker begin the attempt.
+    /// Lets the worker begin the attempt.
     pub(crate) fn post_begin(&self) {
         self.begun.set(None);
         self.todo.set(self.todo.get() | BEGIN);
     }
 
-    /// Goes on with the commit, here and now.
+    /// Steps the commit in place. `None`: it has to wait.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_now(&self, commit: &mut Commit<C>) -> Option<Result<(), Abort>> {
         self.with_policy(&mut PrefetchOnly, Activity::Control, CommitStep(self, commit))
     }
 
-    /// Goes on with the commit; `None`: suspended.
+    /// Steps the commit. `None`: suspended.
     #[inline(always)]
     pub(crate) fn step_commit<S: Suspend>(
         &self,
@@ -114,7 +116,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
                         return None;
                     }
                 },
-                // (Looked at after the time was drawn: see `Engine::close`.)
+                // This is read after the time was drawn: see `Engine::close`.
                 None if context.engine.is_closed() => {
                     return Some(Err(Abort::Unlogged(Unlogged::Stopped)));
                 }
@@ -127,8 +129,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Some(Ok(()))
     }
 
-    /// Appends what the transaction, which commits at `at`, has changed, and says where the record ends; 0 if there is none.
-    /// `None`: there is no room just now.
+    /// Appends what the transaction, which commits at `at`, has changed. Returns the end of its record in the log, 0 if
+    /// it has no record. `None`: there is no room just now.
     #[inline]
     fn append(&self, txn: &C::Txn, at: u64, log: &Writer) -> Option<Result<Lsn, Unlogged>> {
         let context = self.context();
@@ -152,7 +154,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             });
         }
         if changes.is_empty() || self.durability.get() == Durability::None {
-            return Some(Ok(Lsn(0))); // the marks are set all the same
+            return Some(Ok(Lsn(0))); // the marks are set nevertheless
         }
         match log.try_append(at, &changes) {
             Ok(end) => Some(Ok(end)),
@@ -165,7 +167,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Has the worker step the commit.
+    /// Lets the worker step the commit.
     pub(crate) fn post_commit(&self, commit: Commit<C>) {
         assert!(self.todo.get() & (SLOTS_MASK | LATE) == 0, "operations end with the closure");
         self.commit.set(commit);
@@ -175,7 +177,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Begins an attempt, if that does not suspend; else `None`, and the rest of it is posted.
+    /// Begins an attempt. `None`: it has suspended, and the rest of it is posted.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn begin_or_post(&self) -> Option<Result<()>> {
         self.operations.set(0);
@@ -203,7 +205,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         begun.map_err(|why| self.context().engine.not_begun(why))
     }
 
-    /// Goes on with a beginning that waits for others, on other threads.
+    /// Goes on with a beginning that waits for transactions on other threads.
     #[cold]
     fn begin_in_place(&self) -> Result<()> {
         let mut patience = BoundedWait::default();
@@ -215,13 +217,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Err(Error::Conflict)
     }
 
-    /// The commit, if it does not suspend; else `None`, and the rest of it is posted, or comes after updates that are left for it.
+    /// Commits. `None`: the commit has suspended and the rest of it is posted, or it follows the updates that are left
+    /// for the commit.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_or_post(&self) -> Option<Result<(), Fault>> {
         if self.has_at_commits() { None } else { self.commit_updated() }
     }
 
-    /// As `commit_or_post`, when the updates have been made.
+    /// Commits like `commit_or_post`, after the updates have been made.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn commit_updated(&self) -> Option<Result<(), Fault>> {
         match self.doomed.get() {
@@ -230,7 +233,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// As `commit_or_post`, of a commit or a trial.
+    /// Makes a commit or a trial commit, like `commit_or_post`.
     pub(crate) fn decide_or_post(&self, mut commit: Commit<C>) -> Option<Result<(), Fault>> {
         if self.pauses {
             self.post_commit(commit);
@@ -247,7 +250,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Goes on with a commit that waits for another thread's, or for room in the log.
+    /// Goes on with a commit that waits for another thread's commit, or for room in the log.
     #[cold]
     fn commit_in_place(&self, mut commit: Commit<C>) -> Result<(), Fault> {
         let engine = &self.context().engine;

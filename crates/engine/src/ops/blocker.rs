@@ -5,10 +5,10 @@ use crate::error::LockedRow;
 use crate::index::{Key, TableIndex};
 use crate::record::RecordId;
 
-/// A row that is waited for, as an error names it: its key may be gone by then.
+/// A row that is waited for, as an error names it. Its key is copied, because it may be gone by then.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    /// The index that maps the row's key. Null: it is a partition of the database.
+    /// The index that maps the row's key. Null: a partition of the database is waited for.
     pub(crate) index: *const TableIndex,
     pub(crate) bytes: [u8; LockedRow::KEY_BYTES_SHOWN],
     pub(crate) len: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Blocker {
     pub(crate) what: Wanted,
     pub(crate) row: RecordId,
     pub(crate) holder: Holder,
-    /// The operation has looked at the row as often as it may: looking on does not help.
+    /// The operation has looked at the row as often as it may. Further looks do not help.
     pub(crate) was_awaited: bool,
 }
 
@@ -40,7 +40,7 @@ impl Wanted {
         Wanted { index, bytes, len: key.len() }
     }
 
-    /// A partition, of which the queues know by this number.
+    /// Makes the name of a partition, which the queues know by this number.
     pub(crate) fn partition(number: RecordId) -> Wanted {
         let text = number.0.to_string();
         let mut bytes = [0; LockedRow::KEY_BYTES_SHOWN];
@@ -48,7 +48,7 @@ impl Wanted {
         Wanted { index: std::ptr::null(), bytes, len: text.len() }
     }
 
-    /// It is a partition, and no row.
+    /// Returns true if this is a partition, and no row.
     pub(crate) fn is_partition(&self) -> bool {
         self.index.is_null()
     }

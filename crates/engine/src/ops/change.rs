@@ -11,8 +11,8 @@ use crate::record::{Record, VALUE_BYTES_MAX};
 use crate::suspend::PrefetchOnly;
 use crate::table::Fault;
 
-/// Returns the open transaction that is in the way of `txn` at this record and is not committing. A null record stands for the partition
-/// that `txn` waits for.
+/// Returns the open transaction that is in the way of `txn` at this record and is not committing. A null record stands
+/// for the partition that `txn` waits for.
 ///
 /// # Safety
 /// The index named the record in this operation, inside its epoch.
@@ -25,18 +25,19 @@ pub(super) unsafe fn open_holder<C: ConcurrencyControl>(
     if record.is_null() && !C::has_partitions(&context.engine.shared) {
         return None;
     }
-    // SAFETY: a record that the index named in this epoch is not reclaimed before the epoch ends; a null one is not read.
+    // SAFETY: a record that the index named in this epoch is not reclaimed before the epoch ends; a null record is not
+    // read.
     let holder = unsafe { C::holder(&context.engine.shared, txn, record) };
     holder.filter(|holder| !holder.is_ending)
 }
 
-/// The index that maps the key of this operation.
+/// Returns the index that maps the key of this operation.
 fn index_of<C: ConcurrencyControl>(point: &Point<C>) -> *const TableIndex {
     // SAFETY: tables live as long as their database.
     unsafe { &raw const (*point.table).index }
 }
 
-/// Tells the scheme of a key under which there was nothing.
+/// Tells the scheme that there was nothing under this key.
 #[inline(always)]
 fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, is_tracked: bool) {
     if C::TRACKS_READS && is_tracked {
@@ -45,7 +46,7 @@ fn note_absent<C: ConcurrencyControl>(txn: &mut C::Txn, point: &Point<C>, is_tra
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// The bytes that a finished point operation has found. They last as long as the transaction: see
+    /// Returns the bytes that a finished point operation has found. They last as long as the transaction: see
     /// [`ConcurrencyControl::value`].
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn found(&self, point: &Point<C>) -> Result<Option<&[u8]>, Fault> {
@@ -86,13 +87,13 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Ok(value.map(|bytes| unsafe { &*bytes }))
     }
 
-    /// Makes a change where a finished point operation has led. `Ok(Gone)`: look again.
+    /// Makes a change to what a finished point operation has found. `Ok(Gone)`: look again.
     pub(crate) fn change(&self, point: &Point<C>, change: Change<'_>) -> Result<Written, Fault> {
         self.check_change(change)?;
         self.make_change(point, change).or_else(|refused| self.refuse_change(refused, point))
     }
 
-    /// As `change`, of a lock: or which transaction holds it.
+    /// Locks the row like `change`, or returns the transaction that holds the lock.
     pub(crate) fn lock(&self, point: &Point<C>) -> Result<Result<Written, Holder>, Fault> {
         self.check_change(Change::Lock)?;
         match self.make_change(point, Change::Lock) {
@@ -139,8 +140,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
         made
     }
 
-    /// Whether the transaction has the partitions that a change of this row is about. (It may know the row by an untracked
-    /// read.) If not, it is to look for the row again.
+    /// Returns true if the transaction has the partitions that a change of this row touches. It may not have them
+    /// although it knows the row, by an untracked read. If the result is false, the transaction must look for the row
+    /// again.
     #[inline(always)]
     fn is_admitted(&self, point: &Point<C>) -> Result<bool, Refused> {
         // SAFETY: not borrowed outside of single calls.
@@ -154,7 +156,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// What becomes of a change that was refused. `Ok(Gone)`: look again, memory has been given back meanwhile.
+    /// Handles a change that was refused. `Ok(Gone)`: look again, because memory has been given back meanwhile.
     #[cold]
     #[inline(never)]
     fn refuse_change(&self, refused: Refused, point: &Point<C>) -> Result<Written, Fault> {
@@ -164,7 +166,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Err(self.refuse(refused))
     }
 
-    /// What becomes of a read that was refused.
+    /// Handles a read that was refused.
     #[cold]
     #[inline(never)]
     fn refuse_point(&self, refused: Refused, point: &Point<C>) -> Fault {
@@ -185,11 +187,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.refuse(refused)
     }
 
-    /// An operation in place has waited as long as it may, where this one has come to: another transaction may be in the way. Returns
-    /// false.
+    /// Notes the transaction that may be in the way at `point`, after an operation in place has waited there as long as
+    /// it may. Returns false.
     #[cold]
     pub(crate) fn waited_at(&self, point: Option<&Point<C>>) -> bool {
-        // (On a worker it waits on, in a place.)
+        // On a worker the operation goes on waiting, in a place.
         if let Some(point) = point.filter(|point| !point.record.is_null() && self.is_interactive.get()) {
             self.note_blocker(index_of(point), &point.key, point.record);
         }
@@ -207,8 +209,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         result
     }
 
-    /// Notes which transaction was in the way if it was the reason why an operation was refused at this record. The next attempt waits
-    /// for that transaction.
+    /// Notes which transaction was in the way, if it was the reason why an operation was refused at this record. The
+    /// next attempt waits for that transaction.
     #[cold]
     fn note_refusal(&self, refused: Refused, index: *const TableIndex, key: &Key, record: *const Record) {
         if let Refused::Abort(why @ (Abort::WriteConflict | Abort::WaitTimeout)) = refused {
@@ -218,7 +220,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Notes the open transaction that is in the way at the record that this index names under this key, if there is one.
+    /// Notes the open transaction that is in the way at the record that this index names under this key, if there is
+    /// one.
     #[cold]
     pub(crate) fn note_blocker(&self, index: *const TableIndex, key: &Key, record: *const Record) {
         // SAFETY: not borrowed outside of single calls.
@@ -255,7 +258,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.blocker.get().is_some_and(|blocker| !blocker.holder.is_shared()) && self.is_blocked()
     }
 
-    /// Returns true if the transaction that was in the way of the last attempt is still open, or the row is still shared.
+    /// Returns true if the transaction that was in the way of the last attempt is still open, or the row is still
+    /// shared.
     pub(crate) fn is_blocked(&self) -> bool {
         let Some(Blocker { what, row, holder, .. }) = self.blocker.get() else { return false };
         if !holder.is_shared() {
@@ -265,11 +269,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let txn = unsafe { &*self.scheme.get() };
         debug_assert!(!what.is_partition(), "partitions are not shared");
         let record = self.context().engine.record(row);
-        // SAFETY: schemes that share locks have one value per record, in memory that is never unmapped: another row may have it by now.
+        // SAFETY: schemes that share locks have one value per record, in memory that is never unmapped. Another row may
+        // have the record by now.
         unsafe { C::holder(self.shared(), txn, record) }.is_some_and(Holder::is_shared)
     }
 
-    /// A new record for a key that the index does not have.
+    /// Makes a record for a key that the index does not have.
     fn create(&self, point: &Point<C>, value: &[u8], change: Change<'_>) -> Result<Written, Refused> {
         let context = self.context();
         let records = &context.engine.records;
@@ -279,9 +284,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let record = table.record(id).cast_mut();
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.scheme.get() };
-        // SAFETY: just allocated, so ours alone.
+        // SAFETY: the record was allocated just now, so no other transaction knows it.
         if let Err(error) = unsafe { C::create(context.env(), txn, record, value) } {
-            // SAFETY: not published.
+            // SAFETY: the record is not published.
             unsafe { table.free(records, id) };
             return Err(error.into());
         }
@@ -301,7 +306,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         unsafe { C::discard(context.env(), record, &target) };
         match inserted? {
             Inserted::New => unreachable!("handled above"),
-            // What goes with the row was looked for without it: by now it may have a value.
+            // The row's entries were looked for while there was no row. By now it may have a value.
             Inserted::Exists(_) if point.intent == Intent::Covered => Ok(Written::Gone),
             Inserted::Exists(id) => {
                 self.created.set(id);

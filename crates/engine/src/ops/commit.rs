@@ -1,13 +1,13 @@
-//! A commit under way, as plain data.
+//! A commit under way.
 
 use crate::cc::ConcurrencyControl;
 
-/// A suspended commit. Plain data.
+/// A suspended commit, as plain data.
 pub(crate) struct Commit<C: ConcurrencyControl> {
     pub(crate) prepare: C::Prepare,
-    /// When it commits, once that is decided.
+    /// The time of the commit, once it is decided.
     pub(crate) at: Option<u64>,
-    /// It is decided whether the transaction could commit, and nothing more.
+    /// The commit only decides whether the transaction could commit.
     pub(crate) is_trial: bool,
 }
 
@@ -25,7 +25,8 @@ impl<C: ConcurrencyControl> Default for Commit<C> {
 }
 
 impl<C: ConcurrencyControl> Commit<C> {
-    /// Decides whether the transaction could commit: whether what it has read fits together.
+    /// Begins a trial commit: it decides whether the transaction could commit, which tells whether its reads are
+    /// consistent with each other.
     pub(crate) fn trial() -> Self {
         Commit { is_trial: true, ..Commit::default() }
     }

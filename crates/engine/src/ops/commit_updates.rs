@@ -1,9 +1,10 @@
-//! The updates that a transaction has left for its commit, made when its closure has ended and before it is decided whether
-//! it commits.
-//!
-//! A row is locked first, in its queue, and as it is now: under the schemes with snapshots the transaction has come to the present
-//! ([`ConcurrencyControl::see_newest`]), so that no update of another transaction is a conflict, however late it has come. From the
-//! lock until the transaction commits nobody else changes the row.
+//! The updates that a transaction has left for its commit. They are made after its closure has ended and before it is
+//! decided whether it commits:
+//! 1. They are sorted by table and key.
+//! 2. Under the schemes with snapshots the transaction comes to the present ([`ConcurrencyControl::see_newest`]).
+//!    Therefore no update of another transaction is a conflict, however late it came.
+//! 3. For each update, the row is locked, in its queue, and read as it is now. Then its new value is written. From the
+//!    lock until the transaction commits no other transaction changes the row.
 
 use super::at_commit::{AtCommit, RowUpdate};
 use super::get_for_update::GetForUpdate;
@@ -39,7 +40,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.at_commits.borrow_mut().sort();
         // SAFETY: not borrowed outside of single calls.
         C::see_newest(unsafe { &mut *self.scheme.get() });
-        self.recent.clear(); // what is known there is known of the snapshot
+        self.recent.clear(); // these rows were read as of the snapshot
         self.is_at_end.set(true);
         loop {
             let next = self.at_commits.borrow_mut().pop();
@@ -54,7 +55,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
                 Put::<[u8], C>::new(locate(), Ok(&new)).await?;
                 continue;
             }
-            // Nothing was locked: another transaction may have made the row since.
+            // Nothing was locked, so another transaction may have made the row since.
             match Insert::<[u8], C>::new(locate(), Ok(&new)).await {
                 Err(Error::KeyExists) => {
                     return Err(self.doom(Fault::Abort(Abort::WriteConflict)).into());
@@ -64,7 +65,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Keeps the error of an update, which is what the commit answers.
+    /// Keeps the error of an update. The commit fails with it.
     pub(crate) fn fail_updates(&self, error: Error) -> Fault {
         self.at_commits.borrow_mut().error = Some(error);
         Fault::Update

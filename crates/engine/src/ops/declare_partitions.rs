@@ -1,4 +1,4 @@
-//! The declaration of the partitions that a transaction needs: it waits until they are the transaction's.
+//! The declaration of the partitions that a transaction needs. It waits until the transaction has them.
 
 use super::NO_SLOT;
 use super::inline::Admit;
@@ -12,13 +12,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Future of [`Txn::declare_partitions`](crate::Txn::declare_partitions).
+/// The future of [`Txn::declare_partitions`](crate::Txn::declare_partitions).
 #[must_use = "futures do nothing unless awaited"]
 pub struct DeclarePartitions<'t, C: ConcurrencyControl = Serializable> {
     txn: &'t TxnState<C>,
-    /// A bit each; 0: nothing is declared.
+    /// A bit for each partition. 0: nothing is declared.
     partitions: u64,
-    /// Where it waits.
+    /// The place in which it waits.
     place: u8,
 }
 
@@ -29,7 +29,7 @@ impl<C: ConcurrencyControl> fmt::Debug for DeclarePartitions<'_, C> {
 }
 
 impl<'t, C: ConcurrencyControl> DeclarePartitions<'t, C> {
-    /// (Where there are no partitions, nobody asks which they are.)
+    /// Makes a declaration. If the scheme has no partitions, the iterator is not read.
     #[inline(always)]
     pub(crate) fn new(txn: &'t TxnState<C>, partitions: impl IntoIterator<Item = Partition>) -> Self {
         let mut bits = 0;
@@ -39,7 +39,7 @@ impl<'t, C: ConcurrencyControl> DeclarePartitions<'t, C> {
         DeclarePartitions { txn, partitions: bits, place: NO_SLOT }
     }
 
-    /// Declares, and takes what is free at once.
+    /// Declares the partitions, and takes those that are free at once.
     fn begin(&mut self, context: &Context<'_>) -> Poll<Result<()>> {
         let txn = self.txn;
         // SAFETY: not borrowed outside of single calls.
@@ -95,7 +95,7 @@ impl<C: ConcurrencyControl> Drop for DeclarePartitions<'_, C> {
     fn drop(&mut self) {
         if self.place != NO_SLOT {
             self.txn.release(self.place);
-            // What it has already is the transaction's; it leaves the queue for what it has not.
+            // The transaction keeps the partitions that it has, and leaves the queue for the others.
             // SAFETY: not borrowed outside of single calls.
             let _ = C::awaited(self.txn.shared(), unsafe { &mut *self.txn.scheme.get() });
         }

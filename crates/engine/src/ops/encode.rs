@@ -1,4 +1,4 @@
-//! Typed keys become the index's keys; long ones are copied to where they stay.
+//! Typed keys become keys of the index. Long keys are copied to where they stay.
 
 use super::state::TxnState;
 use crate::cc::ConcurrencyControl;
@@ -6,13 +6,14 @@ use crate::index;
 use crate::table::{AsKey, Fault, Key, encode_sought, encode_whole, index_key};
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// The index's form of a row's key; long ones are copied to where they stay.
+    /// Returns the index's form of a row's key. Long keys are copied to where they stay.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn index_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         self.form_of::<K, false>(key)
     }
 
-    /// The same of a key that is looked for: where it is longer than any row's, of one that no row has.
+    /// Returns the index's form of a key that is looked for. A key that is longer than any row's becomes a key that no
+    /// row has.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn sought_key<K: Key>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
         self.form_of::<K, true>(key)
@@ -23,7 +24,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let key = match key.short() {
             Some((slice, 8)) => index::Key { slice, len: 8, bytes: std::ptr::null() },
             Some((slice, len)) if len < 8 => {
-                // The rest is zeros in every key of the index, whatever the type's own code says.
+                // The bytes beyond the length are zeros in every key of the index, whatever the type's own code says.
                 index::Key { slice: slice & !(u64::MAX >> (8 * len)), len, bytes: std::ptr::null() }
             }
             _ => self.long_key::<K, IS_SOUGHT>(key)?,
@@ -35,7 +36,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
     }
 
     fn long_key<K: Key, const IS_SOUGHT: bool>(&self, key: &impl AsKey<K>) -> Result<index::Key, Fault> {
-        // Taken out meanwhile: encoding is foreign code, and may use the transaction itself.
+        // The buffer is taken out meanwhile, because encoding is foreign code and may use the transaction itself.
         let mut scratch = self.scratch.take();
         let encoded = match IS_SOUGHT {
             true => encode_sought(key, &mut scratch),
@@ -54,7 +55,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         encoded
     }
 
-    /// The copy of a long key is not looked at any more.
+    /// Gives back the copy of a long key, which is not read any more.
     #[cold]
     pub(crate) fn release_key(&self, bytes: *const u8, len: u32) {
         // SAFETY: used within this call only.

@@ -1,4 +1,4 @@
-//! From the entries of an index to the rows that they name: the second half of a run over an index.
+//! The second half of a run over an index: from its entries to the rows that they name.
 
 use crate::cc::{ConcurrencyControl, Env, Intent, Refused};
 use crate::profile::Activity;
@@ -6,11 +6,11 @@ use crate::record::{Record, RecordId};
 use crate::suspend::{Suspend, Whole};
 use crate::table::TableInner;
 
-/// Rows visited at once.
+/// The number of rows visited at once.
 const WINDOW: usize = 32;
 const _: () = assert!(WINDOW <= u32::BITS as usize, "one bit per row");
 
-/// A row that an entry names; with no record, there is no such entry.
+/// A row that an entry names. If it has no record, there is no such entry.
 struct Followed<C: ConcurrencyControl> {
     record: *const Record,
     access: C::Access,
@@ -19,9 +19,9 @@ struct Followed<C: ConcurrencyControl> {
 /// The rows of a run's entries, in the order of the entries.
 pub(crate) struct EntryRows<C: ConcurrencyControl> {
     rows: Vec<Followed<C>>,
-    /// Where the present window ends; before it all rows have been asked for.
+    /// The end of the present window. All rows before it have been prefetched.
     asked: usize,
-    /// Rows of the window to which the accesses have not ended.
+    /// The rows of the window whose accesses have not ended.
     left: u32,
 }
 
@@ -35,21 +35,21 @@ impl<C: ConcurrencyControl> EntryRows<C> {
         (self.asked, self.left) = (0, 0);
     }
 
-    /// The entry that comes next names a row of `base`, if the transaction sees it.
+    /// Adds the row of `base` that the next entry names, if the transaction sees the entry.
     pub(crate) fn push(&mut self, base: &TableInner, entry: Option<*const [u8]>) {
         let record = entry.map_or(std::ptr::null(), |entry| {
-            // SAFETY: read just now.
+            // SAFETY: the entry was read just now.
             let id = unsafe { &*entry }.first_chunk().expect("entries begin with four bytes");
             base.record(RecordId(u32::from_le_bytes(*id)))
         });
         self.rows.push(Followed { record, access: C::Access::default() });
     }
 
-    /// Goes on with the accesses to the rows, whose versions have about so many bytes, a window at a time. Returns true if all
-    /// have ended.
+    /// Goes on with the accesses to the rows, a window at a time. Their versions have about `version_bytes` bytes.
+    /// Returns true if all accesses have ended.
     ///
     /// # Safety
-    /// As [`Point::step`](super::point::Point::step).
+    /// As for [`Point::step`](super::point::Point::step).
     #[inline(never)]
     pub(crate) unsafe fn step<S: Suspend>(
         &mut self,
@@ -87,7 +87,7 @@ impl<C: ConcurrencyControl> EntryRows<C> {
         }
     }
 
-    /// Asks for the records of the next window. Returns true if the operation is to be left.
+    /// Prefetches the records of the next window. Returns true if the operation is to be left.
     fn ask<S: Suspend>(&mut self, s: &mut S) -> bool {
         let first = self.asked;
         self.asked = self.rows.len().min(first + WINDOW);
@@ -101,21 +101,22 @@ impl<C: ConcurrencyControl> EntryRows<C> {
         leave
     }
 
-    /// An entry whose row is not there yet, as the access to it has not ended.
+    /// Returns an entry to whose row the access has not ended.
     pub(crate) fn awaited(&self) -> Option<usize> {
         let first = self.asked.checked_sub(1)? / WINDOW * WINDOW;
         (self.left != 0).then(|| first + self.left.trailing_zeros() as usize)
     }
 
-    /// The record of the row of entry `at`.
+    /// Returns the record of the row of entry `at`.
     pub(crate) fn record(&self, at: usize) -> *const Record {
         self.rows[at].record
     }
 
-    /// The value of the row of entry `at`. `None`: the transaction has deleted it since the entry was read.
+    /// Returns the value of the row of entry `at`. `None`: the transaction has deleted the row since the entry was
+    /// read.
     ///
     /// # Safety
-    /// `step` has returned true; `txn` is the transaction that it was called for, still open.
+    /// `step` has returned true. `txn` is the transaction for which it was called, still open.
     pub(crate) unsafe fn read(
         &self,
         at: usize,

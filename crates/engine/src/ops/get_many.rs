@@ -1,4 +1,4 @@
-//! Several keys of one table at once.
+//! Reads of several keys of one table at once.
 
 use super::NO_SLOT;
 use super::late::SLOTS;
@@ -16,13 +16,13 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Operations that one window of in-place rounds holds.
+/// The number of operations in one window of rounds in place.
 const WINDOW: usize = 16;
 
 const NO_KEY: Key = Key { slice: 0, len: 0, bytes: std::ptr::null() };
 
-/// Operations that are in no place have ended, and what they have found is handed out one by one, to foreign code: meanwhile nothing
-/// of that may be undone.
+/// Held while foreign code gets, one by one, the values that operations in no place have found. Nothing of these may be
+/// undone meanwhile.
 struct HandsOut<'t, C: ConcurrencyControl>(&'t TxnState<C>, u32);
 
 impl<'t, C: ConcurrencyControl> HandsOut<'t, C> {
@@ -41,16 +41,17 @@ impl<C: ConcurrencyControl> Drop for HandsOut<'_, C> {
     }
 }
 
-/// Reads of several keys: a window of operations over the free places of the transaction's slot; with none free, or
-/// in a sequential transaction, rounds over an array. If one of those has to wait, they begin again in places that there are for waiting.
+/// Reads of several keys: a window of operations over the free slots of the transaction. If none is free, or in a
+/// sequential transaction, they are run in rounds over an array. If an operation of the array has to wait, the array's
+/// operations begin again in places for operations that wait.
 struct MultiGet<'t, C: ConcurrencyControl> {
     txn: &'t TxnState<C>,
     table: Result<*const TableInner, Fault>,
-    /// Keys answered; the operations of the following ones are in `places`, in order.
+    /// The number of keys answered. The operations of the following keys are in `places`, in order.
     next: usize,
     places: [u8; SLOTS],
     intent: Intent,
-    /// An operation in the array had to wait: they are posted from now on.
+    /// An operation in the array had to wait. From now on operations are posted.
     waits: bool,
 }
 
@@ -67,7 +68,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
         self.txn.reads_untracked.set(true);
     }
 
-    /// What the next operation, which is done, has found.
+    /// Returns what the next operation, which is done, has found.
     #[inline(always)]
     fn read(&self, point: &Point<C>) -> Result<Option<&'t [u8]>, Fault> {
         let recent = &self.txn.recent;
@@ -81,8 +82,8 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
         Ok(found)
     }
 
-    /// In rounds over an array, some keys after the others. Returns false if one of them has to wait: those of its array have not
-    /// been read then.
+    /// Reads the keys in rounds over an array, a window of keys at a time. Returns false if an operation has to wait.
+    /// The keys of its array have not been read then.
     fn run(
         &mut self,
         table: &TableInner,
@@ -144,7 +145,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
         Ok(true)
     }
 
-    /// Reads `count` keys, each of which goes to `found`, in order.
+    /// Reads `count` keys, and passes what each has to `found`, in order.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn poll(
         &mut self,
@@ -159,7 +160,7 @@ impl<'t, C: ConcurrencyControl> MultiGet<'t, C> {
             Err(fault) => return Poll::Ready(Err(self.txn.doom(fault).into())),
         };
         let is_posted = self.waits || self.txn.execution.get() == Execution::Interleaved;
-        // (Without a free slot nothing is posted, and they are run here.)
+        // If no slot is free, nothing is posted, and the operations run here.
         let has_advanced = is_posted && self.advance(table, count, &key, &mut found)?;
         if !has_advanced && !self.run(table, count, &key, &mut found)? {
             self.waits = true;
@@ -177,7 +178,7 @@ impl<C: ConcurrencyControl> Drop for MultiGet<'_, C> {
     }
 }
 
-/// Future of [`Txn::get_many`](crate::Txn::get_many).
+/// The future of [`Txn::get_many`](crate::Txn::get_many).
 #[must_use = "futures do nothing unless awaited"]
 pub struct GetMany<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl = Serializable> {
     window: MultiGet<'t, C>,
@@ -212,7 +213,7 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> GetMany<'t, V
         many
     }
 
-    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get).
+    /// Reads without tracking: see [`Txn::get`](crate::Txn::get).
     pub fn untracked(mut self) -> Self {
         self.window.untrack();
         self
@@ -237,7 +238,7 @@ impl<'t, V: Value + ?Sized, const N: usize, C: ConcurrencyControl> Future for Ge
     }
 }
 
-/// Future of [`Txn::get_into`](crate::Txn::get_into).
+/// The future of [`Txn::get_into`](crate::Txn::get_into).
 #[must_use = "futures do nothing unless awaited"]
 pub struct GetInto<'t, 'k, K, V: Value + ?Sized, A, C: ConcurrencyControl = Serializable> {
     window: MultiGet<'t, C>,
@@ -270,7 +271,7 @@ impl<'t, 'k, K: KeyType, V: Value + ?Sized, A: AsKey<K>, C: ConcurrencyControl> 
         GetInto { window, keys: &keys[..count], out, types: PhantomData }
     }
 
-    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get).
+    /// Reads without tracking: see [`Txn::get`](crate::Txn::get).
     pub fn untracked(mut self) -> Self {
         self.window.untrack();
         self

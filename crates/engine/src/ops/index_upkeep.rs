@@ -1,11 +1,19 @@
-//! Writing a row of a table that has indexes: the row and its entries change together.
+//! The write of a row of a table that has indexes. The row and its entries change together:
+//! 1. The write notes how many changes the transaction has made, then locates and reads the row (`restart`).
+//! 2. It asks each index for the keys of the old and the new value, and lists the entries that go and the entries that
+//!    come (`find_entries`). If the two keys are the same, the index has none.
+//! 3. It locates all these entries at once, suspended like any other operation (`indexed_write.rs`). If the write is
+//!    posted, a second place holds the epoch in which the row was found.
+//! 4. In the poll that finds all of them nothing is suspended any more. If the transaction has changed anything since
+//!    step 1, the write begins again, because another operation may have written the row. Otherwise the row is changed,
+//!    then the entries that go, then the entries that come (`make_changes`).
+//! 5. If a record turns out to be gone, or another row has the key, the changes of step 4 are taken back. The write
+//!    then begins again, or fails with `UniqueViolation`.
 //!
-//! First the row is located and read, then the entries that go and come are located, all at once and suspended like
-//! any other operation. In the poll that finds all of them nothing is suspended any more: if the transaction has written
-//! nothing meanwhile, the row is changed, then the entries; so a write that is dropped has done all or nothing.
+//! A write whose future is dropped has therefore done all or nothing.
 //!
-//! Extractors are foreign code, and may come back to the transaction. What one has written there counts as written
-//! meanwhile.
+//! Extractors are foreign code and may use the transaction themselves. What an extractor writes counts as a change
+//! since step 1.
 
 use super::NO_SLOT;
 use super::indexed_write::{Entry, IndexedWrite};
@@ -22,9 +30,12 @@ use std::task::{Context, Poll};
 use zerocopy::IntoBytes;
 
 impl<C: ConcurrencyControl> Entry<C> {
-    /// Returns how the entry of the row in record `id` goes. While a unique index is being built, another row may have the entry: it stays
-    /// then, and is locked, so that a transaction that has changed it meanwhile is met. On a worker nothing waits here. If it had to, all
-    /// entries are looked for again by steps that wait, unless such steps have come to this entry already (`was_stepped`) and were refused.
+    /// Returns the change by which the entry of the row in record `id` goes. While a unique index is being built,
+    /// another row may have the entry. The entry then stays and is locked. The lock meets a conflict if another
+    /// transaction has changed the entry meanwhile.
+    ///
+    /// On a worker nothing waits here. If the entry needs a wait, all entries are located again by steps that wait. If
+    /// such steps have already come to this entry (`was_stepped`) and were refused, the call fails as they did.
     fn going(
         &mut self,
         txn: &TxnState<C>,
@@ -36,7 +47,7 @@ impl<C: ConcurrencyControl> Entry<C> {
         if !is_unique || self.point.record.is_null() {
             return Ok(Change::Delete);
         }
-        let stepped = std::mem::take(&mut self.point.access); // as of now
+        let stepped = std::mem::take(&mut self.point.access); // looks at the entry as it is now
         if !txn.run_point(&mut self.point) {
             if txn.is_interactive.get() {
                 return Err(Err(txn.doom(Fault::Abort(Abort::WaitTimeout))));
@@ -52,8 +63,8 @@ impl<C: ConcurrencyControl> Entry<C> {
     }
 }
 
-/// Times that a write begins anew because an extractor has written: once is enough for one that does so the first time
-/// that it meets something, and one that does so at every call would never let the write end.
+/// How many times a write begins again because an extractor has written. Once is enough for an extractor that writes
+/// the first time that it meets something. An extractor that writes at every call would never let the write end.
 const EXTRACTOR_WRITES_MAX: u32 = 8;
 
 /// Why changes of entries were not made.
@@ -69,7 +80,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         self.base.as_ref().expect("begun")
     }
 
-    /// Sets out for the row, from the beginning.
+    /// Begins to look for the row, from the start.
     fn restart(&mut self, txn: &TxnState<C>, table: &TableInner, key: Key) {
         let base = self.base.insert(Point::new(table, key, Intent::Covered));
         base.prepare();
@@ -114,7 +125,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
                 if self.is_inline {
                     return Ok(None);
                 }
-                // (Without it nothing would keep the epoch.)
+                // Without a place, nothing would hold the epoch.
                 let Some(hold) = txn.hold() else {
                     return Err(txn.doom(Fault::Abort(Abort::WaitTimeout)).into());
                 };
@@ -125,8 +136,8 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         self.make_changes(txn, change)
     }
 
-    /// Which entries go and come with a change of the row as it is. Returns an index whose extractor has written in
-    /// this transaction: then the row may be another by now.
+    /// Lists the entries that go and come with a change of the row as it is. Returns an index if its extractor has
+    /// written in this transaction, because the row may be another by now.
     fn find_entries<'t>(
         &mut self,
         txn: &'t TxnState<C>,
@@ -136,7 +147,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         let old = txn.found(&base)?;
         let new = match change {
             Change::Insert(_) if old.is_some() => return Ok(None), // refused
-            Change::Update(_) | Change::Delete if old.is_none() => return Ok(None), // likewise
+            Change::Update(_) | Change::Delete if old.is_none() => return Ok(None), // the row is absent
             Change::Put(value) | Change::Insert(value) | Change::Update(value) => Some(value),
             Change::Delete => None,
             Change::Lock => unreachable!("a lock changes nothing"),
@@ -151,7 +162,8 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         result
     }
 
-    /// Calls foreign code: of the transaction nothing is borrowed meanwhile.
+    /// Compares the index keys of the old and the new value. Calls foreign code, so nothing of the transaction is
+    /// borrowed meanwhile.
     fn compare<'i>(
         &mut self,
         txn: &TxnState<C>,
@@ -188,7 +200,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         Ok(None)
     }
 
-    /// Changes the row and its entries, all or nothing. `None`: look for all of them again.
+    /// Changes the row and its entries, all or nothing. `None`: the write looks for all of them again.
     fn make_changes(&mut self, txn: &TxnState<C>, change: Change<'_>) -> Result<Option<Written>> {
         match txn.change(self.base(), change)? {
             Written::Done => {}
@@ -215,7 +227,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         }
     }
 
-    /// First the entries that go: a row may hand an index key to itself.
+    /// Changes the entries. Those that go are first, because a row may hand an index key to itself.
     fn change_entries(
         &mut self,
         txn: &TxnState<C>,
@@ -224,13 +236,13 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         for entry in self.entries.iter_mut().filter(|entry| !entry.comes) {
             let was_stepped = !entry.point.record.is_null();
             if !was_stepped {
-                // Since the row has been changed nobody builds entries of it: this look is the last word.
+                // The row is changed, so the builder of an index makes no entry of it any more: this look is final.
                 txn.look_again(&mut entry.point);
             }
             let going = entry.going(txn, id, was_stepped)?;
             match txn.change(&entry.point, going).map_err(Err)? {
                 Written::Gone => return Err(Ok(Undone::Gone)),
-                // Absent: an index that is being built has not come to the row.
+                // Absent: the builder of the index has not come to the row yet.
                 written => debug_assert!(matches!(written, Written::Done | Written::Absent)),
             }
         }
@@ -258,8 +270,8 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
 }
 
 impl IndexInner {
-    /// Sets out for the entry of the row under `key` whose index key is this part of `bytes`, behind which there is
-    /// room.
+    /// Begins to look for the entry of the row under `key`. Its index key is the part `index_key` of `bytes`; the
+    /// entry's own key is appended to `bytes`.
     pub(crate) fn entry<C: ConcurrencyControl>(
         &self,
         txn: &TxnState<C>,
@@ -276,7 +288,7 @@ impl IndexInner {
     }
 }
 
-/// The value where a reader of structs can look at it: aligned as it will be in its record.
+/// Returns the value, aligned as it will be in its record, so that a reader of structs can look at it.
 fn align<'v>(value: &'v [u8], aligned: &'v mut Vec<u64>) -> &'v [u8] {
     if value.as_ptr().addr().is_multiple_of(align_of::<u64>()) {
         return value;
@@ -290,14 +302,14 @@ fn align<'v>(value: &'v [u8], aligned: &'v mut Vec<u64>) -> &'v [u8] {
 
 // ---- what upkeep asks of the transaction
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Takes back what was changed in this very poll, of which nothing has been lent.
+    /// Takes back the changes made in this poll. None of their values has been lent.
     fn take_back(&self, changes: usize) {
         // SAFETY: not borrowed outside of single calls.
         let txn = unsafe { &mut *self.scheme.get() };
         C::rollback_to(self.context().env(), txn, changes, false).expect("nothing is kept");
     }
 
-    /// The index's form of these bytes, which stay until the transaction ends.
+    /// Returns these bytes as a key of the index. They stay until the transaction ends.
     pub(crate) fn keep(&self, bytes: &[u8]) -> Key {
         let mut key = index_key(bytes);
         if bytes.len() > 8 {
@@ -307,7 +319,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         key
     }
 
-    /// Whether there is a record now where there was none.
+    /// Looks again for a record where there was none.
     fn look_again(&self, point: &mut Point<C>) {
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*point.table };
@@ -324,7 +336,7 @@ const INLINE: u8 = NO_SLOT - 1;
 
 // ---- the future's side
 impl<C: ConcurrencyControl> PointLookup<'_, C> {
-    /// As `poll_change`, of a table that has indexes.
+    /// Does what `poll_change` does, in a table that has indexes.
     #[cold]
     #[inline(never)]
     pub(crate) fn poll_indexed(
@@ -369,11 +381,12 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
         // SAFETY: lent to this operation, and in no place yet.
         let upkeep = unsafe { &mut *taken };
         upkeep.extractor_writes = 0;
-        upkeep.hold = NO_SLOT; // what a leaked future has held is free by now
+        upkeep.hold = NO_SLOT; // a place that a leaked future has held is free by now
         // SAFETY: tables live as long as their database.
         upkeep.restart(self.txn, unsafe { &*self.table }, self.key());
         if let Some(recent) = recent {
-            // It was read just now, but perhaps written since: look at it again, where it is.
+            // The transaction read the row just now, and may have written it since. Its record is known, so the row is
+            // accessed again without a descent.
             let base = upkeep.base.insert(recent);
             if txn.step_point(base, &mut PrefetchOnly) {
                 upkeep.left = 0;
@@ -381,7 +394,7 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
                 upkeep.restart_same(self.txn);
             }
         }
-        // (Posting may be what makes the transaction leave its place.)
+        // Posting may make the transaction leave sequential execution, so this is decided only here.
         self.place = match txn.post(Op::IndexedWrite(taken)) {
             Some(place) => {
                 upkeep.is_inline = false;
@@ -399,7 +412,7 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
         self.has_upkeep = true;
     }
 
-    /// An upkeep that has run where it was polled has to wait.
+    /// Posts an upkeep that has run where it was polled and has to wait.
     #[cold]
     fn post_upkeep<R>(&mut self, context: &Context<'_>) -> Poll<Result<R>> {
         let (txn, upkeep) = (self.txn, self.upkeep());
@@ -422,7 +435,7 @@ impl<C: ConcurrencyControl> PointLookup<'_, C> {
         self.bytes.cast_mut().cast()
     }
 
-    /// Gives everything back; also when the future is dropped on the way.
+    /// Gives everything back. Also called when the future is dropped on the way.
     #[inline(never)]
     pub(crate) fn end_upkeep(&mut self) {
         let (txn, upkeep) = (self.txn, self.upkeep());

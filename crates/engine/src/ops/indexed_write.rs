@@ -1,4 +1,5 @@
-//! The write of a row of a table that has indexes, as a step machine: it finds the row, then the entries that come and go.
+//! The write of a row of a table that has indexes, as a step machine. It finds the row, then the entries that come and
+//! go.
 
 use super::NO_SLOT;
 use super::point::Point;
@@ -11,29 +12,29 @@ use crate::table::{INDEXES_MAX, IndexInner};
 pub(crate) struct Entry<C: ConcurrencyControl> {
     pub(crate) index: *const IndexInner,
     pub(crate) point: Point<C>,
-    /// It comes; else it goes.
+    /// The entry comes. If false, it goes.
     pub(crate) comes: bool,
 }
 
 /// One write under way. Lent by the transaction's pool.
 pub(crate) struct IndexedWrite<C: ConcurrencyControl> {
     pub(crate) base: Option<Point<C>>,
-    /// Changes that the transaction had made when `base` set out.
+    /// The number of changes that the transaction had made when `base` began.
     pub(crate) savepoint: usize,
-    /// Times that an extractor has written since the write began.
+    /// How many times an extractor has written since the write began.
     pub(crate) extractor_writes: u32,
-    /// Those of the entries that change, once the row has been read.
+    /// The entries that change, once the row has been read.
     pub(crate) entries: Vec<Entry<C>>,
     pub(crate) is_read: bool,
-    /// What is being looked for: entries, a bit each; before that the row, by the first bit.
+    /// What is being looked for: first the row, by the first bit; then the entries, a bit each.
     pub(crate) left: u64,
-    /// A place that keeps the epoch in which the row was found, while entries are looked for.
+    /// A place that holds the epoch in which the row was found, while entries are looked for.
     pub(crate) hold: u8,
-    /// Runs where it is polled: it has no place.
+    /// The write runs where it is polled, and has no place.
     pub(crate) is_inline: bool,
     /// Memory for an entry's key or value.
     pub(crate) bytes: Vec<u8>,
-    /// Memory for a value that does not lie as values in records do.
+    /// Memory for a value that is not aligned as values in records are.
     pub(crate) aligned: Vec<u64>,
 }
 
@@ -55,7 +56,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         }
     }
 
-    /// One of those that are looked for and have not been found.
+    /// Returns one of the operations that are not done.
     pub(crate) fn awaited(&self) -> Option<&Point<C>> {
         match self.is_read {
             false => self.base.as_ref(),
@@ -63,10 +64,10 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         }
     }
 
-    /// Goes on to the next probable miss; returns true if what is looked for has been found.
+    /// Goes on to the next probable miss. Returns true if all that is looked for has been found.
     ///
     /// # Safety
-    /// As [`Point::step`], for each.
+    /// As for each [`Point::step`].
     #[inline(never)] // not into the loop that steps the others
     pub(crate) unsafe fn step<S: Suspend>(
         &mut self,
@@ -75,7 +76,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         s: &mut S,
     ) -> bool {
         if !self.is_read && self.left != 0 {
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller guarantees it.
             let is_found = unsafe { self.base.as_mut().expect("begun").step(context, txn, s) };
             self.left = u64::from(!is_found);
             return is_found;
@@ -84,7 +85,7 @@ impl<C: ConcurrencyControl> IndexedWrite<C> {
         while round != 0 {
             let i = round.trailing_zeros() as usize;
             round &= round - 1;
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller guarantees it.
             if unsafe { self.entries[i].point.step(context, txn, s) } {
                 self.left &= !(1 << i);
             }

@@ -1,6 +1,7 @@
-//! Operations that are run where they are begun: by sequential execution, and where no operation slot is free. One that has to
-//! wait for another transaction waits here only in an interactive transaction; on a worker it is left, and posted by its caller
-//! ([`TxnState::post_waiting`]).
+//! Operations that run where they are begun: in sequential execution, and when no operation slot is free.
+//!
+//! If such an operation has to wait for another transaction, it waits here only in an interactive transaction. On a
+//! worker it is left, and its caller posts it ([`TxnState::post_waiting`]).
 
 use super::bounded_wait::BoundedWait;
 use super::change::open_holder;
@@ -15,25 +16,25 @@ use crate::profile::Activity;
 use crate::record::Record;
 use crate::suspend::{Never, OnMiss, PrefetchOnly, Suspend, Timed};
 
-/// What can be done under any policy.
+/// Work that can be done under any policy.
 pub(crate) trait UnderPolicy {
     type Output;
 
     fn call<S: Suspend>(self, s: &mut S) -> Self::Output;
 }
 
-/// What is run in place. The caller sees to what its steps need: polls happen inside the worker's epoch, calls of a
-/// `Transaction` inside its context's.
+/// A machine that is run in place. The caller provides what its steps need: polls happen inside the worker's epoch,
+/// calls of a `Transaction` inside its context's epoch.
 trait Steps {
-    /// Goes on; returns true if done. Without suspensions it does not come to its end only while another transaction is about
-    /// to commit.
+    /// Goes on. Returns true if done. Without suspensions, it returns false only while another transaction is in the
+    /// way.
     fn step<S: Suspend>(&mut self, s: &mut S) -> bool;
 
     /// Returns the open transaction that was in the way of the last step and is not committing.
     fn holder(&self) -> Option<Holder>;
 }
 
-/// A thing to be stepped, and what for.
+/// A machine to be stepped, with the context and the transaction that it is stepped for.
 struct On<'d, C: ConcurrencyControl, O>(&'d mut O, &'d Context<C>, &'d mut C::Txn);
 /// Partitions that the transaction waits for.
 pub(crate) struct Admit(pub(crate) u64);
@@ -57,7 +58,7 @@ macro_rules! steps {
             fn holder(&self) -> Option<Holder> {
                 let $me = self;
                 let record: Option<*const Record> = $awaited;
-                // SAFETY: as above: the record was found in this operation.
+                // SAFETY: as above; the record was found in this operation.
                 record.and_then(|record| unsafe { open_holder::<C>($me.1, $me.2, record) })
             }
         }
@@ -86,7 +87,8 @@ impl<C: ConcurrencyControl> Steps for Probe<'_, C> {
 
 /// One step.
 struct Once<O>(O);
-/// The sequential mode: the same machine in a loop. Returns false if it has to wait longer than it may where it is.
+/// The sequential mode: the same machine in a loop. Returns false if the machine has to wait longer than it may in
+/// place.
 struct ToItsEnd<'d, C: ConcurrencyControl, O>(O, &'d TxnState<C>);
 /// Rounds over several machines.
 struct All<'d, C: ConcurrencyControl>(&'d mut [Option<Point<C>>], &'d TxnState<C>);
@@ -110,7 +112,7 @@ impl<C: ConcurrencyControl, O: Steps> UnderPolicy for ToItsEnd<'_, C, O> {
 }
 
 impl<C: ConcurrencyControl, O: Steps> ToItsEnd<'_, C, O> {
-    /// The first step has met another transaction's commit.
+    /// Goes on after the first step has met another transaction's commit.
     #[cold]
     #[inline(never)]
     fn go_on<S: Suspend>(mut self, s: &mut S) -> bool {
@@ -135,7 +137,7 @@ impl<C: ConcurrencyControl> UnderPolicy for All<'_, C> {
         // SAFETY: see `Steps`.
         unsafe {
             run_all(points, state.context(), txn, s, |waiting, txn| {
-                // SAFETY: as above: the record was found in this operation.
+                // SAFETY: as above; the record was found in this operation.
                 state.wait_in_place(&mut wait, || open_holder::<C>(state.context(), txn, waiting.record))
             })
         }
@@ -143,14 +145,15 @@ impl<C: ConcurrencyControl> UnderPolicy for All<'_, C> {
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Waits a little for another thread's commit, or for `holder`, a transaction that may be idle. Returns false if that has been long
-    /// enough; on a worker at once.
+    /// Waits a little for another thread's commit, or for `holder`, a transaction that may be idle. Returns false if
+    /// the wait has been long enough; on a worker it returns false at once.
     #[cold]
     fn wait_in_place(&self, wait: &mut BoundedWait, holder: impl FnOnce() -> Option<Holder>) -> bool {
         self.is_interactive.get() && wait.wait(&self.context().engine, holder)
     }
 
-    /// Does `work` under a policy, and notes where its time goes if the worker does that now: `after` comes next then.
+    /// Does `work` under a policy. If the worker notes where time goes, the time of `work` is noted, and `after` comes
+    /// next.
     #[inline(always)]
     pub(crate) fn with_policy<S: Suspend, W: UnderPolicy>(
         &self,
@@ -193,28 +196,29 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Runs a point operation to its end, here and now. Returns false if it has to wait longer than it may where it is.
+    /// Runs a point operation to its end in place. Returns false if it has to wait longer than it may in place.
     #[inline(always)]
     #[must_use]
     pub(crate) fn run_point(&self, point: &mut Point<C>) -> bool {
         self.run(self.on(point)) || self.waited_at(Some(point))
     }
 
-    /// Runs an index search to its end, here and now.
+    /// Runs an index search to its end in place.
     pub(crate) fn probe_now(&self, point: &mut Point<C>) {
         let is_done = self.run(Probe(point));
         debug_assert!(is_done, "an index waits for no transaction");
     }
 
-    /// Runs a scan's run to its end, here and now. Returns false if it has to wait longer than it may where it is.
+    /// Runs a scan's run to its end in place. Returns false if it has to wait longer than it may in place.
     #[must_use]
     pub(crate) fn run_run(&self, run: *mut ScanBatch<C>) -> bool {
-        // SAFETY: the run is this scan's alone.
+        // SAFETY: the run belongs to this scan alone.
         let run = unsafe { &mut *run };
         self.run(self.on(run)) || self.waited_in(run)
     }
 
-    /// A scan's run in place has waited as long as it may: another transaction may be in the way at one of its rows. Returns false.
+    /// Notes the transaction that may be in the way at one of the run's rows, after a run in place has waited as long
+    /// as it may. Returns false.
     #[cold]
     fn waited_in(&self, run: &ScanBatch<C>) -> bool {
         if let Some((index, key, record)) = run.awaited().filter(|_| self.is_interactive.get()) {
@@ -223,14 +227,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
         false
     }
 
-    /// Runs what a write looks for to its end, here and now. Returns false if it has to wait longer than it may where it is.
+    /// Runs what an indexed write looks for to its end in place. Returns false if it has to wait longer than it may in
+    /// place.
     #[must_use]
     pub(crate) fn run_upkeep(&self, upkeep: &mut IndexedWrite<C>) -> bool {
         self.run(self.on(upkeep)) || self.waited_at(upkeep.awaited())
     }
 
-    /// Runs several point operations to their ends, their misses overlapped. Returns false if one of them has to wait longer
-    /// than it may where it is.
+    /// Runs several point operations to their ends in place, with their misses overlapped. Returns false if one of them
+    /// has to wait longer than it may in place.
     #[must_use]
     pub(crate) fn run_points(&self, points: &mut [Option<Point<C>>]) -> bool {
         match self.with_policy(&mut OnMiss, Activity::Useful, All(points, self)) {
@@ -239,7 +244,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Waits for partitions, here and now. Returns false if it has to wait longer than it may where it is.
+    /// Waits for partitions in place. Returns false if that takes longer than it may in place.
     #[must_use]
     pub(crate) fn run_admission(&self, admit: &mut Admit) -> bool {
         self.run(self.on(admit))

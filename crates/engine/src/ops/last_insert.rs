@@ -1,10 +1,16 @@
-//! Where the transaction has inserted last: a greater key that belongs to the same leaf goes there without a descent.
+//! The place where the transaction has inserted last. A greater key that belongs to the same leaf goes there without a
+//! descent.
 //!
-//! A cursor is good within the epoch that its descent began in, and longer: *as long as the participant announces the same
-//! number `A`*, also if it has left and entered in between. Argument, in the words of [`crate::epoch`]: the insertion
-//! had a stamp `s >= A`, so what it could reach is retired with an `r` of which `s <= r + 1`, if at all. Each time that the
-//! participant announces `A`, `G <= A + 1 <= r + 2`; and `G` only grows, so that was so in between as well, and nothing of it has
-//! been reclaimed, which is done at `r + 3`. (The epoch of the last refresh would not do: the insertion may have begun before that.)
+//! A cursor is good within the epoch in which its descent began. It is good even longer: *as long as the participant
+//! announces the same number `A`*, also if the participant has left and entered in between. The argument uses the words
+//! of [`crate::epoch`]:
+//! 1. The insertion had a stamp `s >= A`. What it could reach is therefore retired, if at all, with an `r` for which `s
+//!    <= r + 1`.
+//! 2. Each time that the participant announces `A`, `G <= A + 1 <= r + 2`. `G` only grows, so this held in between as
+//!    well.
+//! 3. Reclamation happens at `r + 3`. Therefore nothing that the insertion could reach has been reclaimed.
+//!
+//! The epoch of the last refresh would not do, because the insertion may have begun before that refresh.
 
 use super::point::Point;
 use crate::cc::ConcurrencyControl;
@@ -40,7 +46,7 @@ impl Default for LastInsert {
 }
 
 impl LastInsert {
-    /// The key of this operation, which had found nothing, was inserted. The operation is in flight.
+    /// Notes that the key of this operation, which had found nothing, was inserted. The operation is in flight.
     #[inline(always)]
     pub(crate) fn note<C: ConcurrencyControl>(&self, point: &Point<C>, context: &Context<C>) {
         if point.key.len <= SLICE_BYTES {
@@ -52,13 +58,13 @@ impl LastInsert {
         }
     }
 
-    /// The transaction is over.
+    /// Forgets the insertion, because the transaction is over.
     #[inline(always)]
     pub(crate) fn clear(&self) {
         self.table.set(ptr::null());
     }
 
-    /// Where a key belongs that is the next greater one, if that is where the last one went.
+    /// Returns a cursor for a key that follows the last one, if it belongs where the last one went.
     #[inline(always)]
     pub(crate) fn cursor_for<C: ConcurrencyControl>(
         &self,
@@ -71,8 +77,8 @@ impl LastInsert {
             return None;
         }
         let last = Key { slice: self.slice.get(), len: self.len.get(), bytes: ptr::null() };
-        // SAFETY: of this table's index; its descent might have ended just now (see the module's head); keys of up to eight
-        // bytes have no others.
+        // SAFETY: the cursor is of this table's index, and is as good as if its descent had ended just now (see the
+        // module's head). Keys of up to eight bytes have no other bytes.
         unsafe { table.index.start_near(&self.cursor.get(), &last, key) }
     }
 }

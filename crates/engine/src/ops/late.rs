@@ -1,29 +1,33 @@
-//! Operations that were run where they were polled, have to wait for another transaction, and have found no slot free.
+//! Places for operations that were run where they were polled, have to wait for another transaction, and have found no
+//! slot free.
 //!
-//! The other transaction may be open on the same worker, which has to go on with it: so an operation on a worker does not wait in
-//! place. It gets a place here, beside the transaction's slots, and the worker steps it as it steps those. A transaction has few
-//! slots because operations that are stepped one after the other gain nothing by being more; here it has as many places as its
-//! futures can number, since an operation without one could only block its worker.
+//! The other transaction may be open on the same worker, which has to step it. An operation on a worker therefore does
+//! not wait in place. It gets a place here, beside the transaction's slots, and the worker steps it like the operations
+//! in the slots.
+//!
+//! A transaction has few slots, because more operations that are stepped one after the other gain nothing. Here it has
+//! as many places as its futures can number, because an operation without a place could only block its worker.
 //!
 //! Invariants:
 //! - A place is taken from `put` to `release`, and has steps left only while it is taken.
-//! - `LATE` of `todo` is set while a place has steps left, `LATE_TAKEN` of `used` while a place is taken. As the latter is never
-//!   a bit of `todo`, the worker keeps the epoch of what has been found here until it is fetched.
+//! - `LATE` of `todo` is set while a place has steps left, `LATE_TAKEN` of `used` while a place is taken. `LATE_TAKEN`
+//!   is never a bit of `todo`, so the worker holds the epoch of what has been found here until it is fetched.
 
 use super::NO_SLOT;
 use std::cell::{RefCell, UnsafeCell};
 
-/// Operations in flight per transaction; what is more runs in place, as far as it goes without waiting.
+/// The number of operations in flight per transaction. Further operations run in place until they have to wait.
 pub(crate) const SLOTS: usize = 8;
-/// Places: what the futures' numbers of places leave beside the slots, and two that say something else.
+/// The most places beside the slots: the numbers of places that futures have, less the slots and two numbers with
+/// another meaning.
 const PLACES_MAX: usize = NO_SLOT as usize - 1 - SLOTS;
 
-/// The places of a transaction beyond its slots. They are freed when it ends, so a transaction that needed many does not
-/// make the next one in its slot larger.
+/// The places of a transaction beside its slots. They are freed when it ends, so a transaction that needed many does
+/// not make the next one in its slot larger.
 pub(crate) struct LatePlaces<O>(RefCell<Vec<LatePlace<O>>>);
 
 struct LatePlace<O> {
-    /// Boxed: its future looks at it while other places are made.
+    /// Boxed, because its future reads it while other places are made.
     op: Box<UnsafeCell<O>>,
     is_taken: bool,
     has_steps: bool,
@@ -36,7 +40,7 @@ impl<O> Default for LatePlaces<O> {
 }
 
 impl<O> LatePlaces<O> {
-    /// Puts an operation into a place; `None`: there are too many.
+    /// Puts an operation into a place. `None`: there are too many.
     pub(crate) fn put(&self, op: O, has_steps: bool) -> Option<u8> {
         let mut list = self.0.borrow_mut();
         let free = list.iter().position(|one| !one.is_taken);
@@ -52,13 +56,13 @@ impl<O> LatePlaces<O> {
         Some((SLOTS + at) as u8)
     }
 
-    /// The operation in a place that is taken, or was taken last: it stays there until another one is put there.
+    /// Returns the operation in a place that is or was taken. It stays there until another operation is put there.
     #[cold]
     pub(crate) fn op(&self, place: usize) -> *mut O {
         self.0.borrow()[place - SLOTS].op.get()
     }
 
-    /// The operation in this taken place has steps left.
+    /// Returns true if the operation in this taken place has steps left.
     #[cold]
     pub(crate) fn has_steps(&self, place: u8) -> bool {
         let one = &self.0.borrow()[place as usize - SLOTS];
@@ -88,14 +92,14 @@ impl<O> LatePlaces<O> {
         self.0.borrow().iter().any(|one| one.has_steps)
     }
 
-    /// The places that are taken.
+    /// Returns the places that are taken.
     pub(crate) fn taken(&self) -> Vec<usize> {
         let list = self.0.borrow();
         (0..list.len()).filter(|&at| list[at].is_taken).map(|at| SLOTS + at).collect()
     }
 
-    /// Has `step` go on with those that have steps left; it returns true if the operation is done. Returns true if none has
-    /// steps left.
+    /// Calls `step` for each operation that has steps left. `step` returns true if the operation is done. Returns true
+    /// if no operation has steps left.
     pub(crate) fn step_each(&self, mut step: impl FnMut(*mut O) -> bool) -> bool {
         let mut is_done = true;
         for one in self.0.borrow_mut().iter_mut().filter(|one| one.has_steps) {
@@ -105,7 +109,7 @@ impl<O> LatePlaces<O> {
         is_done
     }
 
-    /// Cancels all.
+    /// Cancels all operations.
     #[cold]
     #[inline(never)]
     pub(crate) fn clear(&self) {

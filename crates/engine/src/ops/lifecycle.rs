@@ -9,7 +9,7 @@ use crate::profile::Activity;
 use crate::table::Fault;
 use crate::wal::Lsn;
 
-/// What beginning and ending a transaction is worth, in operations.
+/// How many operations the beginning and the end of a transaction count for.
 const WORK_OF_ENDS: u64 = 2;
 
 // ---- life of one attempt
@@ -26,14 +26,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Takes back what operations have taken and leaked. None of them is left.
+    /// Takes back the boxes that leaked operations have taken. No operation is left.
     #[inline(always)]
     pub(crate) fn reclaim_leaked(&self) {
         self.runs.reclaim();
         self.upkeeps.reclaim();
     }
 
-    /// After a successful commit.
+    /// Ends an attempt that has committed.
     #[inline(always)]
     pub(crate) fn after_commit(&self) {
         if self.durability.get() == Durability::Sync {
@@ -48,7 +48,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// The closure has failed. What it says by that may rest on what it has seen, so it is held back likewise.
+    /// Ends an attempt whose closure has failed. Its error may rest on what the closure has seen, so it is held back
+    /// like the output of a commit.
     #[cold]
     pub(crate) fn after_failure(&self, error: &Error) {
         let tells = matches!(
@@ -60,7 +61,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// What a commit that failed is answered.
+    /// Returns the error of a commit that failed.
     #[cold]
     pub(crate) fn commit_error(&self, fault: Fault) -> Error {
         match fault {
@@ -74,7 +75,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
 // ---- what is counted
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// When it began, if it is one to be measured.
+    /// Returns the time at which the transaction begins, if it is to be measured.
     #[inline(always)]
     pub(crate) fn sample_start(&self) -> Option<u64> {
         let context = self.context();
@@ -110,26 +111,27 @@ impl<C: ConcurrencyControl> TxnState<C> {
             }
             _ => {
                 metrics.aborts_user.add(1);
-                self.count_work(); // as it wanted
+                self.count_work(); // the transaction ended as it wanted
             }
         }
     }
 
-    /// As `count_failure`, of one that is not run again.
+    /// Counts a failure of a transaction that is not run again, and emits it if other transactions were the cause.
     #[cold]
     pub(crate) fn count_given_up(&self, error: &Error, retries: u32) {
         self.tell_given_up(error, retries);
         self.count_failure(error);
     }
 
-    /// Counts and emits that the transaction has failed because of others, if it has: it is not run again.
+    /// Counts and emits that the transaction, which is not run again, has failed because of other transactions, if it
+    /// has.
     #[cold]
     pub(crate) fn tell_given_up(&self, error: &Error, retries: u32) {
         let context = self.context();
         context.engine.tell_given_up(&context.metrics, error, retries);
     }
 
-    /// What it has done counts as work.
+    /// Counts what the transaction has done as work.
     #[inline(always)]
     fn count_work(&self) {
         let work = &self.context().work;

@@ -1,19 +1,19 @@
-//! Says of errors of decoding in which row they are.
+//! Adds to decoding errors the row that they are in.
 //!
-//! Errors go through here by value, and what is called is given none and returns none: an error whose address were taken would have
-//! what is read without one go by way of memory, too.
+//! Errors pass through here by value, and the functions called take and return none. If the address of an error were
+//! taken, a read without an error would also go by way of memory.
 
 use crate::error::{Error, MalformedRow};
 use crate::index::Key;
 use crate::table::{AsKey, Key as KeyType, TableInner, encode_whole, index_key};
 
-/// Of the row under a key of a table, which is alive or null.
+/// Adds the row under a key of a table, which is alive or null.
 #[inline(always)]
 pub(crate) fn in_row(error: Error, table: *const TableInner, key: Key) -> Error {
     error.in_row(|| row_of(table, key))
 }
 
-/// As `in_row`, of a row under what stands for its key.
+/// Adds the row like `in_row`, by what stands for its key.
 #[inline(always)]
 pub(crate) fn in_row_as<K: KeyType>(error: Error, table: *const TableInner, key: &impl AsKey<K>) -> Error {
     error.in_row(|| {

@@ -1,13 +1,15 @@
-//! The operations of transactions: step machines, the slots that hold them while they are in flight, and the futures that
-//! wait for them.
+//! The operations of transactions: step machines, the slots that hold them while they are in flight, and the futures
+//! that wait for them.
 //!
-//! In the order in which a `get` goes: the future (`point_futures`), when it is polled, posts a step machine (`point`) into a
-//! slot of the transaction's state (`point_lookup`, `slots`); the worker steps that through index and record; polled again,
-//! the future takes the value out (`change`).
+//! A `get` takes three steps:
+//! 1. The first poll of its future (`point_futures`) posts a step machine (`point`) into a slot of the transaction's
+//!    state (`point_lookup`, `slots`).
+//! 2. The worker steps the machine through the index and the record.
+//! 3. The next poll takes the value out (`change`).
 //!
-//! What the body of a transaction calls is compiled into it, at each `await`: that is fast, and much code. With debug assertions
-//! it is called out of line (`cfg_attr(not(debug_assertions), inline(always))`), so that programs and tests are built in less than
-//! half the time.
+//! The functions that the body of a transaction calls are compiled into it at each `await`. This is fast and makes much
+//! code. With debug assertions they are called out of line (`cfg_attr(not(debug_assertions), inline(always))`), so
+//! programs and tests are built in less than half the time.
 
 mod at_commit;
 mod attempt;
@@ -65,5 +67,5 @@ pub use savepoints::Savepoint;
 pub use scan::{NextRow, Rows};
 pub(crate) use state::{Op, TxnState};
 
-/// Instead of the number of an operation slot: none.
+/// Stands for the number of an operation slot: no slot.
 pub(crate) const NO_SLOT: u8 = u8::MAX;

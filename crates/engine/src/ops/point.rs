@@ -1,5 +1,5 @@
-//! The point operation as a step machine: the index's descent, then the scheme's access to the
-//! record. Reads and writes of one key both begin with it.
+//! The point operation as a step machine: the index's descent, then the scheme's access to the record. Reads and writes
+//! of one key both begin with it.
 
 use crate::cc::{Admission, ConcurrencyControl, Intent, Target};
 use crate::index::{Cursor, Index, Key, Probe};
@@ -9,13 +9,13 @@ use crate::record::{Record, RecordId};
 use crate::suspend::{PrefetchOnly, Suspend, Whole};
 use crate::table::TableInner;
 
-/// An access to one key, suspended anywhere. Owns nothing and points into no future, which may be
-/// leaked: the key is copied (long ones into the transaction's arena).
+/// An access to one key, which may be suspended anywhere. It owns nothing and points into no future, because a future
+/// may be leaked. The key is therefore copied (long keys into the transaction's arena).
 ///
 /// What each step of a descent touches comes first: see [`TxnState`](super::state::TxnState).
 #[repr(C)]
 pub(crate) struct Point<C: ConcurrencyControl> {
-    /// Null until the index has answered, and if it has nothing under the key.
+    /// Null until the index has answered, and if the index has nothing under the key.
     pub(crate) record: *const Record,
     pub(crate) table: *const TableInner,
     pub(crate) cursor: Cursor,
@@ -25,18 +25,20 @@ pub(crate) struct Point<C: ConcurrencyControl> {
     pub(crate) intent: Intent,
 }
 
-/// Of an operation that has not looked for its key, since the transaction was not admitted. No record has this number.
+/// The id of an operation that has not looked for its key, because the transaction was not admitted. No record has this
+/// id.
 const UNSOUGHT: RecordId = RecordId(u32::MAX);
 
-/// Rounds over several operations in which each is taken to be getting on.
+/// The number of rounds over several operations in which each is taken to be getting on.
 pub(crate) const ROUNDS_BUSY: u32 = 1000;
 
-/// Runs several operations to their ends, their misses overlapped: rounds over an array (what the CoroBase
-/// paper calls AMAC). `wait` is called before each further round where one of them has to wait for another transaction; fails with
-/// the number of such a one if it says that it has waited as long as it may.
+/// Runs several operations to their ends, with their misses overlapped. It makes rounds over an array, which the
+/// CoroBase paper calls AMAC. After [`ROUNDS_BUSY`] rounds, `wait` is called before each round with the first operation
+/// that is left. If `wait` returns false because it has waited as long as it may, this fails with the number of that
+/// operation.
 ///
 /// # Safety
-/// As [`Point::step`], for each.
+/// As for each [`Point::step`].
 pub(crate) unsafe fn run_all<C: ConcurrencyControl>(
     points: &mut [Option<Point<C>>],
     context: &Context<C>,
@@ -58,7 +60,7 @@ pub(crate) unsafe fn run_all<C: ConcurrencyControl>(
             let i = round.trailing_zeros() as usize;
             round &= round - 1;
             let Some(point) = &mut points[i] else { continue };
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller guarantees it.
             if unsafe { point.step(context, txn, s) } {
                 left &= !(1 << i);
             }
@@ -80,7 +82,7 @@ impl<C: ConcurrencyControl> Point<C> {
         Point { cursor: table.index.start(&key), ..Point::unbegun(table, key, intent) }
     }
 
-    /// One whose descent `begin` begins, where it stays.
+    /// Makes an operation whose descent is begun by `begin`, where the operation stays.
     #[inline(always)]
     pub(crate) fn unbegun(table: &TableInner, key: Key, intent: Intent) -> Self {
         Point {
@@ -94,13 +96,13 @@ impl<C: ConcurrencyControl> Point<C> {
         }
     }
 
-    /// One that has found its record.
+    /// Makes an operation that has found its record.
     #[inline(always)]
     pub(crate) fn at(table: &TableInner, key: Key, record: *const Record, intent: Intent) -> Self {
         Point { record, id: table.id(record), ..Point::new(table, key, intent) }
     }
 
-    /// Begins the descent, and asks for the memory that the first step reads. Returns true if the descent is short:
+    /// Begins the descent, and prefetches the memory that the first step reads. Returns true if the descent is short:
     /// see [`Index::is_short`].
     #[inline(always)]
     pub(crate) fn begin(&mut self, table: &TableInner) -> bool {
@@ -108,7 +110,7 @@ impl<C: ConcurrencyControl> Point<C> {
         table.index.start_in(&self.key, &mut self.cursor)
     }
 
-    /// Asks for the memory that the first step reads.
+    /// Prefetches the memory that the first step reads.
     #[inline(always)]
     pub(crate) fn prepare(&self) {
         // SAFETY: the table is alive.
@@ -117,12 +119,12 @@ impl<C: ConcurrencyControl> Point<C> {
         unsafe { table.index.prepare(&self.cursor, &mut PrefetchOnly) };
     }
 
-    /// Goes on to the next probable miss; returns true if done. Reads top to bottom as the sequential
-    /// function; the field that each part fills tells where to come back in.
+    /// Goes on to the next probable miss. Returns true if done. Reads top to bottom as the sequential function would.
+    /// The field that each part fills tells where to enter again.
     ///
     /// # Safety
-    /// The table and the key's bytes are alive, `txn` open, the thread inside an epoch that was
-    /// entered before the first step.
+    /// The table and the key's bytes are alive, `txn` is open, and the thread is inside an epoch that was entered
+    /// before the first step.
     #[inline(always)]
     pub(crate) unsafe fn step<S: Suspend>(
         &mut self,
@@ -130,14 +132,14 @@ impl<C: ConcurrencyControl> Point<C> {
         txn: &mut C::Txn,
         s: &mut S,
     ) -> bool {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         let table = unsafe { &*self.table };
         if C::has_partitions(&context.engine.shared) && self.intent != Intent::Untracked {
             let need = table.index.partitioning().of_key(&self.key, self.intent != Intent::Read);
             match C::admit(context.env(), txn, need, self.intent != Intent::Lock, s) {
                 Admission::Granted => {}
                 Admission::Suspended => return false,
-                Admission::Refused => return true, // nobody looks at what it has found
+                Admission::Refused => return true, // what it has found is not read
                 Admission::Busy => {
                     self.id = UNSOUGHT;
                     return true;
@@ -146,7 +148,7 @@ impl<C: ConcurrencyControl> Point<C> {
         }
         if self.record.is_null() {
             s.enter(Activity::Index);
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller guarantees it.
             match unsafe { table.index.step(&mut self.cursor, &self.key, s) } {
                 Probe::Suspended => return false,
                 Probe::Absent => return true,
@@ -165,13 +167,13 @@ impl<C: ConcurrencyControl> Point<C> {
         unsafe { C::access(&mut self.access, self.record, self.intent, context.env(), txn, s) }
     }
 
-    /// The index's part alone.
+    /// Does the index's part alone.
     ///
     /// # Safety
-    /// As `step`.
+    /// As for `step`.
     pub(crate) unsafe fn probe<S: Suspend>(&mut self, s: &mut S) -> bool {
         s.enter(Activity::Index);
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         let table = unsafe { &*self.table };
         // SAFETY: as above.
         match unsafe { table.index.step(&mut self.cursor, &self.key, s) } {
@@ -182,13 +184,13 @@ impl<C: ConcurrencyControl> Point<C> {
         true
     }
 
-    /// It has not looked for the key.
+    /// Returns true if the operation has not looked for the key.
     #[inline(always)]
     pub(crate) fn is_unsought(&self) -> bool {
         self.id == UNSOUGHT
     }
 
-    /// The record, for the scheme's writes.
+    /// Returns what names the record to the scheme's writes.
     pub(crate) fn target(&self) -> Target {
         // SAFETY: the table is alive.
         let index = &raw const unsafe { &*self.table }.index;

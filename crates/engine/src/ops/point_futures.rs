@@ -1,5 +1,5 @@
-//! The futures of the operations on one key. Plain data but for an operation slot: safe to
-//! drop at any time, and to leak.
+//! The futures of the operations on one key. Apart from an operation slot they are plain data, so they may be dropped
+//! at any time, and leaked.
 
 use super::point_lookup::PointLookup;
 use crate::cc::{Change, ConcurrencyControl, Serializable, Written};
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Future of [`Txn::get`](crate::Txn::get).
+/// The future of [`Txn::get`](crate::Txn::get).
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'t, V: ?Sized, C: ConcurrencyControl = Serializable>(PointLookup<'t, C>, PhantomData<fn(&V)>);
@@ -21,17 +21,18 @@ impl<'t, V: ?Sized, C: ConcurrencyControl> Get<'t, V, C> {
         Get(locate.for_reading(), PhantomData)
     }
 
-    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get).
+    /// Reads without tracking: see [`Txn::get`](crate::Txn::get).
     pub fn untracked(mut self) -> Self {
         self.0.untrack();
         self
     }
 
-    /// Says that the transaction is going to write the row. A scheme that locks rows, like [`NoWait`](crate::NoWait), takes the lock
-    /// for writing at once, instead of one for reading that it would have to exchange later: two transactions that
-    /// read and then write the same row do not meet each other half-way. No more than a hint: the read is tracked as any other, and
-    /// the transaction may leave the row as it is. [`Txn::get_for_update`](crate::Txn::get_for_update) locks the row
-    /// under every scheme.
+    /// Says that the transaction will write the row. A scheme that locks rows, like [`NoWait`](crate::NoWait), then
+    /// takes the lock for writing at once, instead of a lock for reading that it would have to exchange later. Two
+    /// transactions that read and then write the same row therefore do not meet half-way.
+    ///
+    /// This is only a hint. The read is tracked like any other, and the transaction may leave the row as it is.
+    /// [`Txn::get_for_update`](crate::Txn::get_for_update) locks the row under every scheme.
     #[inline(always)]
     pub fn for_write(mut self) -> Self {
         self.0.for_write();
@@ -50,7 +51,7 @@ impl<'t, V: Value + ?Sized, C: ConcurrencyControl> Future for Get<'t, V, C> {
     }
 }
 
-/// Future of [`Txn::contains`](crate::Txn::contains).
+/// The future of [`Txn::contains`](crate::Txn::contains).
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Contains<'t, C: ConcurrencyControl = Serializable>(PointLookup<'t, C>);
@@ -60,7 +61,7 @@ impl<'t, C: ConcurrencyControl> Contains<'t, C> {
         Contains(locate.for_reading())
     }
 
-    /// Reads without being tracked: see [`Txn::get`](crate::Txn::get).
+    /// Reads without tracking: see [`Txn::get`](crate::Txn::get).
     pub fn untracked(mut self) -> Self {
         self.0.untrack();
         self
@@ -74,7 +75,7 @@ impl<C: ConcurrencyControl> Future for Contains<'_, C> {
     }
 }
 
-/// Future of [`Txn::delete`](crate::Txn::delete).
+/// The future of [`Txn::delete`](crate::Txn::delete).
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Delete<'t, C: ConcurrencyControl = Serializable>(PointLookup<'t, C>);
@@ -92,7 +93,7 @@ impl<C: ConcurrencyControl> Future for Delete<'_, C> {
     }
 }
 
-/// What a write with a value waits for and with.
+/// The common part of the futures of writes with a value.
 struct Write<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> {
     locate: PointLookup<'t, C>,
     value: Result<V::Encoded<'v>, Option<Error>>,
@@ -131,7 +132,7 @@ macro_rules! write_futures {
             }
         }
 
-        // The encoded value is never pinned: only borrowed.
+        // The encoded value is only borrowed, never pinned.
         impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Unpin for $name<'t, 'v, V, C> {}
 
         impl<'t, 'v, V: Value + ?Sized, C: ConcurrencyControl> Future for $name<'t, 'v, V, C> {
@@ -145,10 +146,10 @@ macro_rules! write_futures {
 }
 
 write_futures! {
-    /// Future of [`Txn::put`](crate::Txn::put).
+    /// The future of [`Txn::put`](crate::Txn::put).
     Put, Put, (), |written| { debug_assert_eq!(written, Written::Done); Ok(()) };
-    /// Future of [`Txn::insert`](crate::Txn::insert).
+    /// The future of [`Txn::insert`](crate::Txn::insert).
     Insert, Insert, (), |written| if written == Written::Done { Ok(()) } else { Err(Error::KeyExists) };
-    /// Future of [`Txn::update`](crate::Txn::update).
+    /// The future of [`Txn::update`](crate::Txn::update).
     Update, Update, bool, |written| Ok(written == Written::Done);
 }

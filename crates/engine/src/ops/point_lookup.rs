@@ -1,4 +1,4 @@
-//! Finding the record under a key: what the futures of operations on one key have in common.
+//! Finding the record under a key. The futures of all operations on one key share this.
 
 use super::NO_SLOT;
 use super::malformed::in_row;
@@ -11,27 +11,28 @@ use crate::table::{Fault, TableInner, Value};
 use std::ptr;
 use std::task::{Context, Poll};
 
-/// Finds a record: common to all. Posts its operation, or where no slot is free runs it in place, as far as that goes without waiting.
+/// Finds the record under a key. Posts the operation. If no slot is free, runs the operation in place until it has to
+/// wait.
 ///
-/// It lives in the user's future: few bytes make few instructions at every poll. So a fault that was
-/// found when it was made takes the key's place.
+/// The value lives in the user's future, and few bytes make few instructions at every poll. A fault that was found when
+/// the value was made is therefore kept in place of the key.
 pub(crate) struct PointLookup<'t, C: ConcurrencyControl> {
     pub(crate) txn: &'t TxnState<C>,
     /// Null: there is a fault.
     pub(crate) table: *const TableInner,
-    /// The key, in parts: copied whole, it would be loaded in wider words than it was stored in just
-    /// before, for which the processor has to wait.
+    /// The key, in parts. If it were copied whole, it would be loaded in wider words than those in which it was stored
+    /// just before, and the processor would have to wait.
     pub(crate) slice: u64,
-    /// With an upkeep, that: the key is there.
+    /// The key's bytes; or the upkeep, if there is one, which has the key.
     pub(crate) bytes: *const u8,
     pub(crate) len: u32,
     pub(crate) place: u8,
     pub(crate) intent: Intent,
-    /// It is a write of a table that has indexes, under way.
+    /// The operation is a write of a table that has indexes, and it is under way.
     pub(crate) has_upkeep: bool,
 }
 
-/// In place of a key's length, where the key is a fault about it.
+/// Stand for a key's length if there is a fault instead of a key.
 const TOO_LONG: u32 = 1;
 const NOT_OF_EIGHT: u32 = 2;
 const OUT_OF_MEMORY: u32 = 3;
@@ -39,7 +40,7 @@ const DROPPED: u32 = 4;
 const UNCLEARED: u32 = 5;
 const BEING_CLEARED: u32 = 6;
 
-/// In place of the key, the fault that there is; see `PointLookup::fault`.
+/// Returns what stands for the key if there is a fault: see `PointLookup::fault`.
 #[cold]
 #[inline(never)]
 fn no_key(fault: Fault) -> Key {
@@ -56,7 +57,7 @@ fn no_key(fault: Fault) -> Key {
 }
 
 impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
-    /// Of the record under this key.
+    /// Makes a lookup of the record under this key.
     #[inline(always)]
     pub(crate) fn new(txn: &'t TxnState<C>, table: *const TableInner, key: Key) -> Self {
         let Key { slice, len, bytes } = key;
@@ -72,7 +73,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         }
     }
 
-    /// One that fails when it is polled.
+    /// Makes a lookup that fails when it is polled.
     #[inline(always)]
     pub(crate) fn of_fault(txn: &'t TxnState<C>, fault: Fault) -> Self {
         PointLookup::new(txn, ptr::null(), no_key(fault))
@@ -88,7 +89,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         self.txn.reads_untracked.set(true);
     }
 
-    /// After `poll` has been ready.
+    /// Forgets the place, after `poll` has been ready.
     pub(crate) fn forget(&mut self) {
         self.place = NO_SLOT;
     }
@@ -113,7 +114,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         self.txn.doom(fault)
     }
 
-    /// Gives the operation to `end` when it is done, and then releases its place, which the caller forgets.
+    /// When the operation is done, passes it to `end` and releases its place. The caller then forgets the place.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn poll<R>(
         &mut self,
@@ -147,7 +148,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         Poll::Ready(result)
     }
 
-    /// Has the worker step an operation that was run in place and has to wait.
+    /// Lets the worker step an operation that was run in place and has to wait.
     #[cold]
     #[inline(never)]
     fn post_waiting(&mut self, point: &Point<C>) -> Result<(), Fault> {
@@ -155,8 +156,8 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         Ok(())
     }
 
-    /// A finished operation on a row that is known without a descent: one that was read lately, or where the key that was
-    /// inserted last is the one before it.
+    /// Returns a finished operation on a row that is known without a descent: a row that was read lately, or a row
+    /// whose key follows the key that was inserted last.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn known_point(&self, change: Change<'_>) -> Option<Point<C>> {
         if self.place != NO_SLOT || self.table.is_null() {
@@ -172,27 +173,27 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         self.txn.point_behind_insert(unsafe { &*self.table }, self.key())
     }
 
-    /// Nothing but reads is made of it.
+    /// Makes this a lookup for a read.
     #[inline(always)]
     pub(crate) fn for_reading(mut self) -> Self {
         self.intent = Intent::of_read(!self.is_frozen());
         self
     }
 
-    /// The row that is read will be written.
+    /// Notes that the row that is read will be written.
     pub(crate) fn for_write(&mut self) {
         if self.intent == Intent::Read {
             self.intent = Intent::ReadToWrite;
         }
     }
 
-    /// The row is locked, and then read.
+    /// Makes this a lookup that locks the row and then reads it.
     pub(crate) fn for_locking(mut self) -> Self {
         self.intent = Intent::Lock;
         self
     }
 
-    /// The row cannot change: reading it needs no concurrency control.
+    /// Returns true if the row cannot change. Reading it then needs no concurrency control.
     #[inline(always)]
     fn is_frozen(&self) -> bool {
         // SAFETY: tables live as long as their database.
@@ -209,7 +210,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         unsafe { &*self.table }.check_writable()
     }
 
-    /// Whether a write of the row maintains indexes as well.
+    /// Returns true if a write of the row also maintains indexes.
     #[inline(always)]
     fn is_indexed(&self) -> bool {
         // SAFETY: tables live as long as their database.
@@ -231,8 +232,8 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         result
     }
 
-    /// The value that the bytes just found are. (An error names the row by what was noted of it, so that no more of the future
-    /// than without has to be kept to its end.)
+    /// Decodes the bytes that were found just now. An error names the row by what was noted of the last read, so that
+    /// no more of the future has to be kept to its end for the error's sake.
     #[inline(always)]
     pub(crate) fn view<V: Value + ?Sized>(&self, found: &'t [u8]) -> Result<V::View<'t>> {
         match V::view(found) {
@@ -244,7 +245,7 @@ impl<'t, C: ConcurrencyControl> PointLookup<'t, C> {
         }
     }
 
-    /// Makes the change when the record is found; as often as it turns out to be gone meanwhile.
+    /// Makes the change when the record is found. Looks for the record again as often as it turns out to be gone.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn poll_change(&mut self, context: &Context<'_>, change: Change<'_>) -> Poll<Result<Written>> {
         self.check_writable()?;
@@ -280,9 +281,9 @@ impl<C: ConcurrencyControl> Drop for PointLookup<'_, C> {
             }
             self.txn.release(self.place);
         }
-        // With a read the copy of its key goes.
+        // The copy of a read's key goes with the read.
         if matches!(self.intent, Intent::Read | Intent::ReadToWrite | Intent::Untracked) && self.len > 8 {
-            // (By value: a reference would keep the future in memory.)
+            // The key is passed by value, because a reference would keep the future in memory.
             self.txn.release_key(self.bytes, self.len);
         }
     }

@@ -1,7 +1,7 @@
-//! What a transaction has read last: a write of such a row need not look for it in the index again.
+//! What a transaction has read last. A write of such a row need not look for it in the index again.
 //!
-//! A record of which the transaction has read a value is not used for another key as long as the transaction is open. If it
-//! has been removed meanwhile, a write of it says so.
+//! While a transaction is open, a record of which it has read a value is not used for another key. If the record has
+//! been removed meanwhile, a write of it says so.
 
 use super::point::Point;
 use super::scan_batch::ScanBatch;
@@ -15,10 +15,10 @@ use std::ptr;
 /// The longest key that is its own slice.
 const SLICE_BYTES: u32 = 8;
 
-/// Rows of one multi-get that are remembered.
+/// The number of rows of one multi-get that are remembered.
 const MANY: usize = 16;
 
-/// The last row read by its key, the first ones of the last multi-get, and the last ones that a scan has read.
+/// The last row read by its key, the first rows of the last multi-get, and the rows that a scan has read last.
 pub(crate) struct RecentReads<C: ConcurrencyControl> {
     table: Cell<*const TableInner>,
     slice: Cell<u64>,
@@ -26,9 +26,9 @@ pub(crate) struct RecentReads<C: ConcurrencyControl> {
     record: Cell<*const Record>,
     many_table: Cell<*const TableInner>,
     many_len: Cell<usize>,
-    /// Under keys of eight bytes.
+    /// Rows with keys of eight bytes.
     many: [Cell<(u64, *const Record)>; MANY],
-    /// One of the transaction's runs, which are kept as long as its txn; or null.
+    /// One of the transaction's runs, which are kept as long as its state; or null.
     rows: Cell<*const ScanBatch<C>>,
 }
 
@@ -48,7 +48,7 @@ impl<C: ConcurrencyControl> Default for RecentReads<C> {
 }
 
 impl<C: ConcurrencyControl> RecentReads<C> {
-    /// This operation has read a value. (`find` does not find long keys.)
+    /// Notes that this operation has read a value. `find` does not find long keys.
     #[inline(always)]
     pub(crate) fn note(&self, point: &Point<C>) {
         self.table.set(point.table);
@@ -57,18 +57,18 @@ impl<C: ConcurrencyControl> RecentReads<C> {
         self.record.set(point.record);
     }
 
-    /// The table and the slice of the key of the last such operation.
+    /// Returns the table and the key's slice of the operation that was noted last.
     pub(crate) fn last(&self) -> (*const TableInner, u64) {
         (self.table.get(), self.slice.get())
     }
 
-    /// A multi-get of rows of this table begins.
+    /// Notes that a multi-get of rows of this table begins.
     pub(crate) fn note_many(&self, table: *const TableInner) {
         self.many_table.set(table);
         self.many_len.set(0);
     }
 
-    /// One of its operations has read a value.
+    /// Notes that an operation of the multi-get has read a value.
     #[inline(always)]
     pub(crate) fn note_one_of_many(&self, point: &Point<C>) {
         let at = self.many_len.get();
@@ -79,19 +79,19 @@ impl<C: ConcurrencyControl> RecentReads<C> {
         }
     }
 
-    /// A scan hands out the rows of this run from now on.
+    /// Notes that a scan hands out the rows of this run from now on.
     pub(crate) fn note_rows(&self, run: *const ScanBatch<C>) {
         self.rows.set(run);
     }
 
-    /// The transaction is over, and so is the pinning.
+    /// Forgets all. The transaction is over, so its records may be used for other keys.
     pub(crate) fn clear(&self) {
         self.table.set(ptr::null());
         self.many_table.set(ptr::null());
         self.rows.set(ptr::null());
     }
 
-    /// The record under a key, if the transaction has read a value of it and it is still remembered.
+    /// Returns the record under a key, if the transaction has read a value of it and it is still remembered.
     #[inline(always)]
     pub(crate) fn find(
         &self,
@@ -113,7 +113,7 @@ impl<C: ConcurrencyControl> RecentReads<C> {
         {
             return Some(slot);
         }
-        // SAFETY: noted in this transaction, so its txn's, and nobody changes it during this call.
+        // SAFETY: the run was noted in this transaction, so it belongs to it, and nothing changes it during this call.
         let rows = unsafe { self.rows.get().as_ref() }.filter(|rows| rows.table == table)?;
         // SAFETY: the run was stepped for this transaction.
         unsafe { rows.find(key.slice, txn) }

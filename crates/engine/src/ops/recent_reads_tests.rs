@@ -1,4 +1,4 @@
-//! Which rows a transaction remembers to have read.
+//! Which of the rows that it has read a transaction remembers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,13 +8,13 @@ use crate::txn::Txn;
 use crate::worker::WorkerOptions;
 use crate::{Database, Options, Result, Serializable};
 
-/// Some runs of a scan.
+/// Enough for several runs of a scan.
 const ROWS: u64 = 100;
 
 fn remembers(tx: &Txn<Serializable>, table: Table<u64, u64>, key: u64) -> bool {
     let inner = table.inner(tx.state().database).unwrap();
     let point = tx.state().recent_point(inner, crate::index::Key::from_u64(key), crate::cc::Intent::Write);
-    // What is found is the row's record.
+    // The record that is found is the row's.
     point.inspect(|point| assert_eq!(inner.record(point.id), point.record)).is_some()
 }
 
@@ -43,13 +43,13 @@ fn check<S: Suspend>(policy: S) -> Result<()> {
             assert_eq!(known, [5, 6, 8, 9, 10, 11, 12], "the rows that are there");
             assert!((0..ROWS).all(|key| !remembers(tx, others, key)), "rows of another table");
 
-            // One by its key beside them, whatever has been written meanwhile.
+            // A row read by its key is remembered beside the rows of the scan, whatever has been written meanwhile.
             assert_eq!(tx.get(others, 20).await?, Some(20));
             assert_eq!(tx.get(others, 1000).await?, None);
             tx.put(rows, 8, 80).await?;
             assert!(remembers(tx, others, 20) && remembers(tx, rows, 8) && !remembers(tx, others, 1000));
 
-            // Those that a multi-get has found, as many as there is room for.
+            // The rows that a multi-get has found, as many as there is room for.
             tx.get_many(others, &[30, 1000, 31]).await?;
             assert!(remembers(tx, others, 30) && remembers(tx, others, 31) && !remembers(tx, others, 1000));
             let keys: [u64; 40] = std::array::from_fn(|i| 50 + i as u64);
@@ -74,7 +74,7 @@ fn rows_that_were_read_are_remembered_until_the_end() {
     check(OnMiss).unwrap();
 }
 
-/// Operations that a transaction of reads and writes of the same rows counts.
+/// Returns how many operations a transaction of reads and writes of the same rows counts.
 fn operations_counted<S: Suspend>(policy: S) -> u32 {
     let db = Database::in_memory(Options { workers: 0, ..Options::default() }).unwrap();
     let rows: Table<u64, u64> = db.table("rows").unwrap();

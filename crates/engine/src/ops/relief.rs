@@ -1,4 +1,4 @@
-//! What a transaction does that memory is refused: it cleans up, waits for the epochs that have to pass, or fails.
+//! What a transaction does when memory is refused: it cleans up, waits for the epochs that have to pass, or fails.
 
 use super::blocker::{Blocker, Wanted};
 use super::point::Point;
@@ -8,21 +8,21 @@ use crate::index::DERIVED;
 use crate::table::Fault;
 use std::time::Duration;
 
-/// Times that a transaction waits for memory and tries again: once for what is found to be garbage only then, and some more in
-/// case others take at once what is given back.
+/// How many times a transaction waits for memory and tries again: once for what is found to be garbage only then, and
+/// some more because others may take at once what is given back.
 const RELIEFS_MAX: u32 = 8;
-/// After a transaction has waited so often and got nothing, the others of its worker fail at once for this long: without that, a
-/// full database would take a tenth of a second to refuse each write.
+/// How long the other transactions of a worker fail at once, after one has waited `RELIEFS_MAX` times in vain. Without
+/// this limit a full database would take a tenth of a second to refuse each write.
 const RELIEF_REST_NS: u64 = 1_000_000_000;
-/// Rounds of each wait, at most: with their pauses some tens of milliseconds, in which a thread that has lost its core inside
-/// the epoch gets it back.
+/// The most rounds of each wait. With their pauses they take some tens of milliseconds. In that time a thread that has
+/// lost its core inside the epoch gets it back.
 pub(crate) const RELIEF_ROUNDS_MAX: u32 = 256;
-/// The first rounds only yield: a thread that is running leaves the epoch within them.
+/// The number of first rounds that only yield. A thread that is running leaves the epoch within them.
 const RELIEF_YIELDS: u32 = 16;
 /// How long each later round sleeps.
 const RELIEF_PAUSE: Duration = Duration::from_micros(200);
 
-/// One round of waiting until other threads leave the epoch.
+/// Waits one round for other threads to leave the epoch.
 pub(crate) fn let_others_leave(round: u32) {
     match round < RELIEF_YIELDS {
         true => std::thread::yield_now(),
@@ -31,14 +31,14 @@ pub(crate) fn let_others_leave(round: u32) {
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back: in an
-    /// interactive transaction, which has nothing else in flight. Returns true if some may have been; what was found before is to
-    /// be looked for again.
+    /// Cleans up because memory is short, and waits for the epochs that have to pass before memory is given back. Does
+    /// so only in an interactive transaction that has nothing else in flight. Returns true if memory may have been
+    /// given back. What was found before must then be looked for again.
     pub(crate) fn relieve_in_place(&self, point: &Point<C>) -> bool {
         let context = self.context();
         // SAFETY: tables live as long as their database.
         let table = unsafe { &*point.table };
-        // (The maintenance of an index has looked at more than this row, and needs the epoch for that.)
+        // The upkeep of an index has looked at more than this row, and needs the epoch for it.
         let is_alone = table.indexes.is_empty() && table.index.number() != DERIVED && self.used.get() == 0;
         if !self.is_interactive.get() || !is_alone || !self.may_wait_for_memory(self.reliefs.get()) {
             return false;
@@ -64,8 +64,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         true
     }
 
-    /// Returns true if the transaction, which has waited for memory this often, may do so once more; notes it when one has waited
-    /// as often as any does.
+    /// Returns true if the transaction, which has waited for memory `reliefs` times, may do so once more. Notes it if a
+    /// transaction has waited as often as it may.
     #[cold]
     pub(crate) fn may_wait_for_memory(&self, reliefs: u32) -> bool {
         let context = self.context();
@@ -79,7 +79,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         reliefs < RELIEFS_MAX
     }
 
-    /// The transaction cannot go on.
+    /// Dooms the transaction, because the scheme has refused an operation.
     #[cold]
     pub(crate) fn refuse(&self, refused: Refused) -> Fault {
         if refused == Refused::OutOfMemory {
@@ -92,14 +92,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.doom(Fault::refused(refused, self.context().engine.memory.limit_bytes()))
     }
 
-    /// What its waits are known by.
+    /// Returns the place by which the transaction's waits are known.
     pub(crate) fn place(&self) -> u32 {
         // SAFETY: not borrowed outside of single calls.
         C::place(unsafe { &*self.scheme.get() })
     }
 
-    /// Another transaction has had a partition for as long as one waits for it: this is to be known when this one is run
-    /// again.
+    /// Notes the transaction that has had a partition for as long as this one may wait. This is needed when this
+    /// transaction is run again.
     #[cold]
     fn note_partition(&self) {
         // SAFETY: not borrowed outside of single calls.
@@ -108,8 +108,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.blocker.set(awaited.map(|(row, holder)| Blocker::new(Wanted::partition(row), row, holder)));
     }
 
-    /// Lets the transaction not commit any more: one of its operations has failed half-way, or has
-    /// to give way.
+    /// Dooms the transaction: it can no longer commit, because one of its operations has failed half-way or has to
+    /// abort.
     #[cold]
     pub(crate) fn doom(&self, fault: Fault) -> Fault {
         if C::has_partitions(self.shared()) && fault == Fault::Abort(Abort::WaitTimeout) {

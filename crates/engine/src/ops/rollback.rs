@@ -1,20 +1,25 @@
-//! A transaction is rolled back to a savepoint.
+//! Rolling a transaction back to a savepoint.
 //!
-//! What is undone may still be borrowed, as values are that the transaction has been given: the scheme keeps it
-//! ([`ConcurrencyControl::rollback_to`]). But nothing that goes on may know of a record or a version that is undone: so there is no
-//! rollback while an operation is in flight, while a write or a multi-get is calling foreign code in the middle, or while a scan has rows
-//! left of those that it has found since. What is remembered of rows that were read or inserted last is forgotten.
+//! What is undone may still be borrowed, because the transaction was given the values. The scheme therefore keeps it
+//! ([`ConcurrencyControl::rollback_to`]). But nothing that goes on may know a record or a version that is undone. A
+//! rollback is therefore refused
+//!
+//! - while an operation is in flight,
+//! - while a write or a multi-get is calling foreign code half-way,
+//! - while a scan has rows left that it has found since the savepoint.
+//!
+//! A rollback forgets which rows were read or inserted last.
 
 use super::savepoints::{Position, Savepoint};
 use super::state::{SAVEPOINTS, TxnState, UPDATES};
 use crate::cc::ConcurrencyControl;
 use crate::error::{Error, Result};
 
-/// What an interactive transaction leaves retired from one rollback to the next.
+/// The most retired objects that an interactive transaction leaves from one rollback to the next.
 const RETIRED_MAX: usize = 64;
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Changes made so far.
+    /// Returns the number of changes made so far.
     pub(crate) fn changes(&self) -> usize {
         // SAFETY: not borrowed outside of single calls.
         C::savepoint(unsafe { &*self.scheme.get() })
@@ -55,15 +60,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Ok(())
     }
 
-    /// Undoes all changes of an attempt whose closure has failed, and keeps what they have told it among what it has read. Its
-    /// futures are gone, or leaked and never polled again.
+    /// Undoes all changes of an attempt whose closure has failed. What these changes have told the attempt stays among
+    /// its reads. Its futures are gone, or leaked and never polled again.
     #[cold]
     pub(crate) fn undo_failed(&self) -> Result<()> {
         self.cancel_operations();
         self.undo_changes(0, false)
     }
 
-    /// Undoes the changes beyond the first so many, whose values may be `lent`.
+    /// Undoes all changes but the first `changes`. With `lent`, the closure may have been given their values.
     fn undo_changes(&self, changes: usize, lent: bool) -> Result<()> {
         if self.changes() == changes {
             return Ok(());
@@ -75,9 +80,10 @@ impl<C: ConcurrencyControl> TxnState<C> {
         let undone = C::rollback_to(self.context().env(), txn, changes, lent);
         undone.map_err(|full| self.refuse(full.into()))?;
         debug_assert!(self.changes() == changes);
-        // Those that wait for rows which it has given up look again, and wait on for the others.
+        // Transactions that wait for rows that were given up here look again. The others wait on.
         C::waits(self.shared()).ended(self.place());
-        // On a worker that is done between rounds. (Nothing of an interactive transaction is in flight, as has been seen.)
+        // A worker reclaims between rounds. An interactive transaction does so here: nothing of it is in flight, which
+        // was checked before.
         let local = &self.context().local;
         if self.is_interactive.get() && local.pending() >= RETIRED_MAX {
             local.refresh(None);
@@ -85,11 +91,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Ok(())
     }
 
-    /// Forgets the updates that were left for the commit beyond the first so many.
+    /// Forgets all updates left for the commit but the first `updates`.
     fn forget_updates(&self, updates: usize) {
         loop {
             let last = self.at_commits.borrow_mut().pop_beyond(updates);
-            // (Dropping a function is foreign code, which may come back to the transaction.)
+            // Dropping a function is foreign code, which may use the transaction.
             let Some(_) = last else { break };
         }
         if self.at_commits.borrow().len() == 0 {
@@ -97,13 +103,13 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Something that goes on knows of a change beyond the first so many: an operation in flight, a write that has called foreign
-    /// code, a scan that has rows left of those that it has found; or the commit.
+    /// Returns true if something that goes on knows of a change beyond the first `changes`: an operation in flight, a
+    /// write that has called foreign code, a scan that has found rows which it has not returned, or the commit.
     fn knows_beyond(&self, changes: usize) -> bool {
         self.used.get() != 0
             || self.is_at_end.get()
             || self.upkeeps.lent().next().is_some()
-            // SAFETY: none of them is in an operation slot, so they are not stepped.
+            // SAFETY: none of the runs is in an operation slot, so they are not stepped.
             || self.runs.lent().any(|run| unsafe { &*run }.changes > changes)
     }
 }

@@ -1,4 +1,24 @@
-//! A transaction's place in the queue for a row, and how it waits there.
+//! A transaction's place in the queue for a row, and how the transaction waits there. `cc/waits/` has the queues.
+//!
+//! A lock operation (`get_for_update.rs`) that finds its row held by another transaction waits in these steps:
+//! 1. It makes a [`RowWait`], which has the deadline. With a timeout of 0 it fails with `RowLocked` instead.
+//! 2. If the holder's commit is under way, the transaction stands aside (`stand_aside`) and then tries to lock the row
+//!    again. An update at the commit does the same for any holder but sharers, up to `ASIDES_PATIENT` times.
+//! 3. Otherwise `wait_for` asks the scheme how the transaction may wait (`may_queue`). If the answer is `Awake`, the
+//!    transaction stands aside as in step 2, up to `ASIDES_PATIENT` times. If the answer is `Not`, or the patience is
+//!    used up, the transaction aborts, and waits for the holder before it is run again.
+//! 4. `wait_for` joins the row's queue, or stays in it. A wait that would close a cycle dooms the transaction with
+//!    `Deadlock`.
+//! 5. `poll` looks at the wait. On a worker the transaction is parked until its waker is called. An interactive
+//!    transaction blocks its thread (`block`).
+//! 6. When the wait is over, the operation tries to lock the row again.
+//!    - If it succeeds, it calls `took`.
+//!    - If another transaction holds the row, the operation goes on with step 2.
+//!    - If the row was changed after this attempt began, `keep` reserves the turn for the next attempt.
+//!    - If the deadline has passed, the operation fails with `LockTimeout`.
+//!
+//! A transaction that is about to be run again after a conflict waits in the same queue for the transaction that was
+//! in the way, before its next attempt begins (`txn/run_to_commit.rs`).
 
 use super::blocker::{Blocker, Wanted};
 use super::bounded_wait::BoundedWait;
@@ -17,13 +37,14 @@ use std::time::Duration;
 
 /// How a wait goes on.
 pub(crate) enum Wait {
-    /// It does: the transaction will be woken.
+    /// The wait goes on. The transaction will be woken.
     On,
-    /// The row may be free: try.
+    /// The wait is over. The row may be free, so the transaction tries to lock it.
     Over,
 }
 
-/// A place in the queue for a row. Given up when dropped; and if that is forgotten, when the transaction ends.
+/// A place in the queue for a row. Dropping it leaves the queue. If it is leaked, the transaction leaves the queue when
+/// it ends.
 pub(crate) struct RowWait<'t, C: ConcurrencyControl> {
     txn: &'t TxnState<C>,
     what: Wanted,
@@ -31,16 +52,17 @@ pub(crate) struct RowWait<'t, C: ConcurrencyControl> {
     deadline_ns: u64,
     holder: Option<Holder>,
     ticket: Option<Ticket>,
-    /// Times that it has stood aside for a commit under way.
+    /// How many times the transaction has stood aside.
     asides: u32,
-    /// An interactive transaction's, with these commits.
+    /// How long an interactive transaction has waited in place while it stood aside.
     patience: BoundedWait,
 }
 
-/// A commit under way is a matter of microseconds, unless it waits for the log: rounds of the worker between two
-/// looks, at most.
+/// The most rounds of the worker between two looks at the row. A commit under way takes microseconds, unless it waits
+/// for the log.
 const ASIDE_ROUNDS_MAX: u32 = 256;
-/// Times that an update at the commit stands aside before it joins the queue and sleeps: some thousand rounds.
+/// How many times a transaction stands aside before it stops being patient: some thousand rounds. After that, an update
+/// at the commit joins the queue and sleeps.
 const ASIDES_PATIENT: u32 = 64;
 
 impl<C: ConcurrencyControl> Drop for RowWait<'_, C> {
@@ -50,8 +72,8 @@ impl<C: ConcurrencyControl> Drop for RowWait<'_, C> {
 }
 
 impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
-    /// About to join the queue for the row under `key`; for `timeout` at most, or as long as the options
-    /// say. Fails if it is not to wait.
+    /// Prepares to join the queue for the row under `key`, for at most `timeout`, or `lock_wait_ms` of the options
+    /// without one. Fails with `RowLocked` if the timeout is 0.
     #[cold]
     pub(crate) fn new(
         txn: &'t TxnState<C>,
@@ -65,7 +87,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         RowWait::of(txn, Wanted::new(index, &key), timeout, holder)
     }
 
-    /// As `new`.
+    /// Does what `new` does, for a row or a partition.
     pub(crate) fn of(
         txn: &'t TxnState<C>,
         what: Wanted,
@@ -75,7 +97,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         let engine = &txn.context().engine;
         let timeout = timeout.unwrap_or(Duration::from_millis(engine.options.lock_wait_ms));
         let began_ns = engine.clock.now_ns();
-        // (A wait of 584 years has no end.)
+        // A timeout of more than 584 years means no deadline.
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = began_ns.saturating_add(timeout_ns);
         let (ticket, asides, patience) = (None, 0, BoundedWait::default());
@@ -83,8 +105,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         if timeout.is_zero() { Err(Error::RowLocked(line.describe())) } else { Ok(line) }
     }
 
-    /// Keeps the turn for the next attempt: the row has been changed since this one began, so that it cannot have it, nor
-    /// could any other in the queue. An interactive transaction is not run again, and leaves.
+    /// Keeps the turn for the next attempt. The row was changed after this attempt began, so neither this attempt nor
+    /// any other transaction in the queue can have it. An interactive transaction is not run again, so it leaves the
+    /// queue.
     pub(crate) fn keep(mut self) {
         let txn = self.txn;
         if txn.is_interactive.get() || txn.turn.get().is_some() {
@@ -92,12 +115,12 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
         if let Some(ticket) = self.ticket.take() {
             txn.waits.update(|n| n.saturating_sub(1));
-            C::waits(txn.shared()).renew(ticket, NEVER); // it does not wait while it is run again
+            C::waits(txn.shared()).renew(ticket, NEVER); // the transaction does not wait while it is run again
             txn.turn.set(Some(ticket));
         }
     }
 
-    /// Goes on with the turn that was kept, if it is for this row.
+    /// Takes over the turn that was kept, if it is for this row.
     fn adopt(&mut self, row: RecordId) {
         let txn = self.txn;
         if self.ticket.is_none()
@@ -110,7 +133,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
     }
 
-    /// Leaves the queue that it is in.
+    /// Leaves the queue, if the transaction is in one.
     fn leave(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.txn.waits.update(|n| n.saturating_sub(1));
@@ -118,7 +141,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
     }
 
-    /// It is in a queue, where its turn will come.
+    /// Returns true if the transaction is in a queue, where its turn will come.
     pub(crate) fn is_queued(&self) -> bool {
         self.ticket.is_some()
     }
@@ -127,8 +150,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.txn.context().engine.clock.now_ns()
     }
 
-    /// Joins the queue for a row, or stays there. The row is the holder's; without a holder it is free but for those in the queue. Returns
-    /// true if the transaction stands aside instead, and is to be polled again.
+    /// Joins the queue for a row, or stays there. `holder` has the row. Without a holder the row is free, and
+    /// only its queue is in the way. Returns true if the transaction stands aside instead; it must then be polled
+    /// again.
     pub(crate) fn wait_for(
         &mut self,
         row: RecordId,
@@ -138,7 +162,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         let (shared, place) = (self.txn.shared(), self.txn.place());
         let waits = C::waits(shared);
         self.holder = holder.or(self.holder);
-        // A row that was deleted and made anew is another record, with a queue of its own.
+        // A row that was deleted and inserted again is another record, with a queue of its own.
         if self.ticket.is_some_and(|ticket| ticket.row() != row) {
             self.leave();
         }
@@ -156,11 +180,12 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             now.is_some_and(|now| now.id == holder.id && !now.is_ending)
         };
         let by = holder.map(|holder| holder.place);
-        // (Also when those that share the lock have come after the wait began.)
+        // A transaction that is already in the queue asks again if the row is shared, because sharers may have come
+        // after its wait began.
         let asks = self.ticket.is_none() || holder.is_some_and(Holder::is_shared);
         if asks && !self.ask_to_sleep(row, record)? {
             self.leave();
-            return self.stand_aside(holder.unwrap_or(Holder::SHARERS)); // (without a holder, they have come since)
+            return self.stand_aside(holder.unwrap_or(Holder::SHARERS)); // no holder was found: sharers have come since
         }
         let stage = match (self.ticket, by) {
             (Some(ticket), Some(by)) => waits.stay(ticket, by, is_held),
@@ -178,8 +203,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         self.judge(stage, row).map(|()| false)
     }
 
-    /// Returns true if the scheme lets the transaction sleep until it can have this record, and false if it is to look for a while. Fails if
-    /// it may not wait with what it holds: it waits before it is run again.
+    /// Returns true if the scheme lets the transaction sleep until it can have this record, and false if the
+    /// transaction is to stand aside and look again. Fails if the transaction must not wait with what it holds. It then
+    /// waits before it is run again.
     fn ask_to_sleep(&self, row: RecordId, record: *const Record) -> Result<bool> {
         let env = self.txn.context().env();
         // SAFETY: not borrowed outside of single calls.
@@ -189,7 +215,8 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
             Ok(Waiting::Asleep) => Ok(true),
             Ok(Waiting::Awake) if self.is_patient() => Ok(false),
             Ok(Waiting::Awake | Waiting::Not) => {
-                // (Under a scheme with partitions it takes all that it needs before anything else then.)
+                // Under a scheme with partitions, the next attempt takes all partitions that it needs before anything
+                // else, so it needs no blocker.
                 let holder = self.holder.filter(|_| !C::has_partitions(self.txn.shared()));
                 self.txn.blocker.set(holder.map(|holder| Blocker::new(self.what, row, holder)));
                 Err(self.txn.doom(Fault::Abort(Abort::WriteConflict)).into())
@@ -202,7 +229,8 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         Fault::OutOfMemory { limit_bytes: self.txn.context().engine.memory.limit_bytes() }.into()
     }
 
-    /// Whether it goes on. On a worker the transaction is parked until `context` is woken; an interactive one waits here.
+    /// Returns whether the wait goes on. On a worker the transaction is parked until `context` is woken. An interactive
+    /// transaction waits here.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Result<Wait> {
         let Some(ticket) = self.ticket else { return Ok(Wait::Over) };
         let waits = C::waits(self.txn.shared());
@@ -220,8 +248,9 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         let (txn, waits) = (self.txn, C::waits(self.txn.shared()));
         let alarm = Arc::new(Alarm::default());
         let waker = Waker::from(alarm.clone());
-        // What was found before is looked for again afterwards; unless a future of this very transaction, which has left
-        // an operation half-way, goes on with it.
+        // The thread leaves the epoch, because what the operation found is looked for again after the wait. It stays in
+        // the epoch if another future of this transaction has an operation in flight, because that operation goes on
+        // with what it has found.
         let context = (txn.used.get() == 0).then(|| txn.context());
         if let Some(context) = context {
             context.leave();
@@ -242,13 +271,14 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         stage
     }
 
-    /// It has not stood aside for long: one that has its row for a moment only would be gone.
+    /// Returns true if the transaction has stood aside fewer than `ASIDES_PATIENT` times. By then, a holder that needs
+    /// the row only for a moment would be gone.
     pub(crate) fn is_patient(&self) -> bool {
         self.asides < ASIDES_PATIENT
     }
 
-    /// The holder's commit is under way: a little later the row is free. Returns true if the transaction has been left, to be
-    /// polled again.
+    /// Stands aside, because the holder will have the row only a little longer. Returns true if the transaction has
+    /// been left and must be polled again.
     pub(crate) fn stand_aside(&mut self, holder: Holder) -> Result<bool> {
         self.holder = Some(holder);
         self.asides = self.asides.saturating_add(1);
@@ -265,7 +295,7 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
         }
     }
 
-    /// The row is this transaction's.
+    /// Ends the wait, because this transaction has locked the row.
     pub(crate) fn took(mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.txn.waits.update(|n| n.saturating_sub(1));
@@ -313,7 +343,8 @@ impl<'t, C: ConcurrencyControl> RowWait<'t, C> {
     }
 }
 
-/// The transaction has the row that it was in the queue for. If others are, it tells them when it ends.
+/// Ends the queue entry of a transaction that has locked the row. If other transactions are in the queue, this
+/// transaction will tell them when it ends.
 #[cold]
 pub(crate) fn took<C: ConcurrencyControl>(txn: &TxnState<C>, ticket: Ticket) {
     let shared = txn.shared();
@@ -337,7 +368,8 @@ impl Wake for Alarm {
 }
 
 impl Alarm {
-    /// Waits until it rings, so long at most. Returns true if it has not, and that time has passed.
+    /// Waits until the alarm rings, for at most `at_most`. Returns true if that time has passed and the alarm has not
+    /// rung.
     fn is_late(&self, at_most: Duration) -> bool {
         let (mut rings, mut is_late) = (lock(&self.rings), false);
         if !*rings {

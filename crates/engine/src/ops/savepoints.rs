@@ -1,27 +1,29 @@
-//! Points of a transaction that it can be rolled back to.
+//! The points to which a transaction can be rolled back.
 //!
-//! A savepoint is how many changes the transaction had made by then, and how many updates it had left for its commit; what comes
-//! behind these numbers is undone, the last first. It has a number of its own: those of a transaction's state ascend, also from one
-//! transaction in it to the next.
+//! A savepoint records how many changes the transaction had made by then, and how many updates it had left for its
+//! commit. A rollback undoes what lies behind these numbers, the last first. Each savepoint also has a number. The
+//! numbers of a transaction's state ascend, also from one transaction in the state to the next.
 //!
-//! A savepoint can be rolled back to as long as the transaction has not been rolled back to an earlier one. That is told by *cuts*,
-//! one for each rollback that counts: the last savepoint made before it, and where it led.
+//! A savepoint is valid as long as the transaction has not been rolled back to an earlier one. *Cuts* tell this. There
+//! is one cut for each rollback that counts: the number of the last savepoint made before the rollback, and the
+//! position to which the rollback led.
 //!
 //! Invariants:
-//! - Along the cuts numbers ascend, and so do the places where they led: a cut makes those needless that led as far or farther.
+//! - Numbers ascend along the cuts, and so do positions. A new cut removes the cuts that led to the same or a later
+//!   position.
 
 use crate::memory::{Charge, Memory, OutOfMemory};
 use std::sync::Arc;
 
 /// A point in a transaction: see [`Txn::savepoint`](crate::Txn::savepoint).
 ///
-/// It is no more than a note: it holds nothing, and need not be given back.
+/// It is only a note. It holds nothing, and need not be given back.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
     pub(super) database: u64,
-    /// The number of the transaction's state,
+    /// The number of the transaction's state.
     pub(super) state: u32,
-    /// and of the savepoint among those made there.
+    /// The number of the savepoint among those of this state.
     pub(super) number: u64,
     pub(super) at: Position,
 }
@@ -30,40 +32,40 @@ pub struct Savepoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) changes: usize,
-    /// Left for the commit.
+    /// Updates left for the commit.
     pub(super) updates: usize,
 }
 
 impl Position {
-    /// Something was done behind `other`.
+    /// Returns true if something was done after `other`.
     fn is_behind(self, other: Position) -> bool {
         self.changes > other.changes || self.updates > other.updates
     }
 }
 
-/// A rollback: savepoints up to this number lead to nothing if they were made behind this place.
+/// A rollback. Savepoints up to this number are invalid if they were made after this position.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     number: u64,
     at: Position,
 }
 
-/// Room at first, and room that is kept for the next transaction.
+/// The room at first, and the room that is kept for the next transaction, in cuts.
 const CUTS_FIRST: usize = 4;
 const CUTS_KEPT: usize = 16;
 
-/// Of the transactions of one state.
+/// The savepoints of the transactions of one state.
 pub(crate) struct Savepoints {
-    /// The number of the last one.
+    /// The number of the last savepoint.
     last: u64,
-    /// Those up to this number are of earlier transactions.
+    /// Savepoints up to this number belong to earlier transactions.
     earlier: u64,
     cuts: Vec<Cut>,
     charge: Charge,
 }
 
 impl Savepoints {
-    /// None; what is noted of rollbacks is charged to `memory`.
+    /// Starts without savepoints. The room for cuts is charged to `memory`.
     pub(crate) fn new(memory: &Arc<Memory>) -> Savepoints {
         Savepoints { last: 0, earlier: 0, cuts: Vec::new(), charge: Charge::new(memory) }
     }
@@ -73,17 +75,17 @@ impl Savepoints {
         self.last
     }
 
-    /// The transaction can be rolled back to the savepoint of this number.
+    /// Returns true if the transaction can be rolled back to the savepoint with this number.
     pub(super) fn has(&self, number: u64, at: Position) -> bool {
         if number <= self.earlier {
             return false;
         }
-        // Of the rollbacks since then the one that led least far: later ones led farther.
+        // The first cut since then has the earliest position, because positions ascend.
         let first = self.cuts.partition_point(|cut| cut.number < number);
         self.cuts.get(first).is_none_or(|cut| !at.is_behind(cut.at))
     }
 
-    /// Makes room for one more rollback.
+    /// Makes room for one more cut.
     pub(super) fn reserve(&mut self) -> Result<(), OutOfMemory> {
         if self.cuts.len() < self.cuts.capacity() {
             return Ok(());
@@ -91,7 +93,7 @@ impl Savepoints {
         self.charge.grow(&mut self.cuts, 1, CUTS_FIRST)
     }
 
-    /// The transaction has been rolled back to there. Room for the note has been reserved.
+    /// Notes that the transaction has been rolled back to this position. Room for the cut has been reserved.
     pub(super) fn cut(&mut self, at: Position) {
         while self.cuts.pop_if(|cut| !at.is_behind(cut.at)).is_some() {}
         debug_assert!(self.cuts.len() < self.cuts.capacity());
@@ -99,7 +101,7 @@ impl Savepoints {
         self.cuts.push(Cut { number: self.last, at });
     }
 
-    /// The transaction has ended.
+    /// Ends all savepoints, because the transaction has ended.
     pub(crate) fn end(&mut self) {
         self.earlier = self.last;
         self.charge.clear(&mut self.cuts, CUTS_KEPT);
@@ -114,7 +116,8 @@ mod tests {
         Position { changes, updates: 0 }
     }
 
-    /// A savepoint is good until the transaction is rolled back to one from before, whatever comes in between, and until it ends.
+    /// A savepoint is valid until the transaction is rolled back to an earlier one, whatever comes in between, and
+    /// until the transaction ends.
     #[test]
     fn rollbacks_cut_what_comes_behind() {
         let mut savepoints = Savepoints::new(&Memory::new(u64::MAX));
@@ -130,7 +133,7 @@ mod tests {
         assert_eq!(has(&savepoints, &[a, b, c]), [true, true, false]);
         let [d, e] = [3, 5].map(|changes| (savepoints.next(), position(changes)));
         assert_eq!(has(&savepoints, &[a, b, c, d, e]), [true, true, false, true, true]);
-        cut(&mut savepoints, 3); // back to `d`: `c` does not come back by that
+        cut(&mut savepoints, 3); // back to `d`: this does not bring `c` back
         assert_eq!(has(&savepoints, &[a, b, c, d, e]), [true, true, false, true, false]);
         cut(&mut savepoints, 1);
         assert_eq!(has(&savepoints, &[a, b, c, d, e]), [true, false, false, false, false]);

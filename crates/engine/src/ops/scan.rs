@@ -14,12 +14,12 @@ use std::ops::Bound;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The rows of the first run, and the most of a later one. Runs grow, so that a short scan reads little more than it
-/// returns and a long one seldom begins anew. If the limit is known, it sets the size of a run, up to twice the
-/// largest run.
+/// The number of rows in the first run, and the most in a later run. Runs grow, so that a short scan reads little more
+/// than it returns and a long scan seldom begins anew. If the limit is known, it sets the size of a run, up to twice
+/// the largest run.
 const RUN_FIRST: usize = 16;
 const RUN_MAX: usize = 256;
-/// Rows of a scan that count as one operation, because a row is less work than a search for a key.
+/// The number of rows of a scan that count as one operation, because a row is less work than a search for a key.
 const ROWS_PER_OPERATION: u32 = 4;
 /// The length of every key in a table with keys of fixed length.
 const FIXED_BYTES: usize = 8;
@@ -249,9 +249,9 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         std::future::poll_fn(|context| self.poll_each(context, &mut f)).await
     }
 
-    /// Replaces the content of `chunk` with the next rows, in order: those that are read ahead together, at most some
-    /// hundreds. Returns false, and an empty chunk, at the end. If a key or a value cannot be decoded, returns that
-    /// error, and the chunk has the rows before it.
+    /// Replaces the content of `chunk` with the next rows, in order: the rows that were read ahead together, at most
+    /// some hundreds. Returns false, and an empty chunk, at the end. If a key or a value cannot be decoded, returns
+    /// that error, and the chunk has the rows before it.
     ///
     /// ```
     /// # use braiddb::{Database, Options, Table};
@@ -361,7 +361,7 @@ impl<'t, K: Key, V: Value + ?Sized, C: ConcurrencyControl> Rows<'t, K, V, C> {
         view: impl Fn(&ScanBatch<C>, usize, &Row<C>, &'t [u8]) -> Result<Option<R>>,
     ) -> Poll<Result<Option<R>>> {
         loop {
-            // Not `&view`: a call through a reference is not inlined in builds without link-time optimisation.
+            // Not `&view`: a call through a reference is not inlined in builds without link-time optimization.
             match self.take_row(|run, at, row, value| view(run, at, row, value)) {
                 Some(Ok(viewed)) => return Poll::Ready(viewed),
                 Some(Err(refused)) => return Poll::Ready(Err(self.refuse_last(refused))),

@@ -1,10 +1,11 @@
-//! A run of rows: the step machine of range scans. It walks the index page by page, asks for the records of a whole
-//! page at once and for the node after it, and looks at the records of the page before, which have come meanwhile.
+//! A run of rows: the step machine of range scans. The run walks the index page by page, and for each page:
+//! 1. It prefetches the records of the whole page, and the node after it.
+//! 2. It accesses the records of the page before, which have arrived meanwhile.
 //!
 //! Invariants:
-//! - `seen <= rows.len()`; the accesses to the rows below `seen` have begun, and all but those that `late` lists have
-//!   ended.
-//! - The accesses of a run that is done have all ended.
+//! - `seen <= rows.len()`. The accesses to the rows below `seen` have begun. All of them have ended, except those that
+//!   `late` lists.
+//! - All accesses of a run that is done have ended.
 
 use super::entry_rows::EntryRows;
 use crate::cc::{Admission, ConcurrencyControl, Env, Intent, Refused, Scanned};
@@ -16,10 +17,10 @@ use crate::suspend::{Beside, CACHE_LINE, Leaving, Suspend, Whole};
 use crate::table::{TableInner, index_key};
 use std::ops::Bound;
 
-/// One row, as the run has found it.
+/// A row, as the run has found it.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<C: ConcurrencyControl> {
-    /// The key where keys have eight bytes; else where it ends in the run's `keys`.
+    /// The key, if keys have eight bytes. Otherwise the end of the key in the run's `keys`.
     key: u64,
     record: *const Record,
     access: C::Access,
@@ -31,66 +32,67 @@ enum Stage {
     Begin,
     /// The walk looks for the next page.
     Walk,
-    /// All rows are there; the last accesses have to end.
+    /// All rows are there. The last accesses have to end.
     Access,
-    /// They are entries of an index; the rows that they name are accessed.
+    /// The rows are entries of an index. The rows that they name are accessed.
     EntryRows,
 }
 
-/// A scan of few rows comes to this batch if it has met as many dead keys as a page has.
+/// A scan of few rows that comes to this batch has met as many dead keys as a page has.
 const BATCHES_OF_DEAD: u8 = 3;
 
-/// Marks of the index that there is room for: a run's, as a rule.
+/// The number of marks of the index that there is room for at first. As a rule it is enough for a run.
 const MARKS_FIRST: usize = 64;
 
-/// How many rows a run is to look for.
+/// How many rows a run looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// So many and no more.
+    /// This number of rows and no more.
     Exactly(usize),
-    /// Until there are so many: a page's worth more at most.
+    /// At least this number of rows, if there are as many, and at most a page more.
     About(usize),
 }
 
-/// The part of a scan between two posts: rows from `from` on. Reused from one scan to the next, so that it allocates
-/// nothing in the long run.
+/// The part of a scan between two posts: rows from `from` on. It is reused from one scan to the next, so that it
+/// allocates nothing in the long run.
 pub(crate) struct ScanBatch<C: ConcurrencyControl> {
     pub(crate) table: *const TableInner,
     pub(crate) is_reverse: bool,
     pub(crate) fixed8: bool,
-    /// Where the run begins, or the next one; and where the scan ends: in the order of the index.
+    /// The beginning of this run, or of the next one, and the end of the scan, in the order of the index.
     pub(crate) from: Bound<Vec<u8>>,
     pub(crate) to: Bound<Vec<u8>>,
-    /// Where the present run began, if the scheme wants to know.
+    /// The beginning of the present run, if the scheme wants to know it.
     began: Bound<Vec<u8>>,
     /// The scheme is told what the run reads.
     pub(crate) is_tracked: bool,
-    /// It wants to know of each row.
+    /// The scheme wants to know of each row.
     notes_rows: bool,
-    /// Records that the transaction had accessed when the walk began, and how many the run has added to them.
+    /// The number of records that the transaction had accessed when the walk began, and how many the run has added.
     accessed: usize,
     entered: usize,
     pub(crate) want: Want,
-    /// Changes that the transaction had made when the run was done. (The accesses to its rows may have ended at any of them.)
+    /// The number of changes that the transaction had made when the run was done. The accesses to its rows may have
+    /// ended at any number up to this.
     pub(crate) changes: usize,
     rows: Vec<Row<C>>,
     keys: Vec<u8>,
     seen: usize,
     late: Vec<u32>,
-    /// Batches of this scan, while it may have met nothing but dead keys.
+    /// The number of batches of this scan, while it may have met nothing but dead keys.
     pub(crate) batches: u8,
     /// Nothing is left of the range.
     pub(crate) is_finished: bool,
     stage: Stage,
     walk: Option<Walk>,
     page: Page,
-    /// The table whose records the values begin with, where `rows` are entries of an index; else null.
+    /// If `rows` are entries of an index, the table whose records the values begin with. Otherwise null.
     pub(crate) base: *const TableInner,
     follow: EntryRows<C>,
 }
 
 impl<C: ConcurrencyControl> Row<C> {
-    /// The key, where keys have eight bytes.
+    /// Returns the key, if keys have eight bytes.
     #[inline(always)]
     pub(crate) fn key_of_eight(&self) -> [u8; 8] {
         self.key.to_be_bytes()
@@ -126,7 +128,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         }
     }
 
-    /// Makes it ready for a scan of `table`.
+    /// Makes the batch ready for a scan of `table`.
     pub(crate) fn reset(&mut self, table: &TableInner, fixed8: bool) {
         self.table = table;
         self.fixed8 = fixed8;
@@ -138,7 +140,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         self.batches = 0;
     }
 
-    /// Makes it look for rows at `from` when it is stepped next.
+    /// Makes the batch look for rows at `from` when it is stepped next.
     pub(crate) fn restart(&mut self, want: Want) {
         self.rows.clear();
         self.keys.clear();
@@ -151,25 +153,25 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         self.stage = Stage::Begin;
     }
 
-    /// Rows that the run has found, those included that the transaction does not see.
+    /// Returns the number of rows that the run has found, including those that the transaction does not see.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Row `at`.
+    /// Returns row `at`.
     #[inline(always)]
     pub(crate) fn row(&self, at: usize) -> &Row<C> {
         &self.rows[at]
     }
 
-    /// The rows from `from` on, before `end`.
+    /// Returns the rows from `from` on, before `end`.
     #[inline(always)]
     pub(crate) fn rows(&self, from: usize, end: usize) -> &[Row<C>] {
         &self.rows[from..end]
     }
 
-    /// The key of row `at`, where keys vary in length.
+    /// Returns the key of row `at`, if keys vary in length.
     #[inline(always)]
     pub(crate) fn key_bytes(&self, at: usize) -> &[u8] {
         debug_assert!(!self.fixed8);
@@ -177,7 +179,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         &self.keys[start as usize..self.rows[at].key as usize]
     }
 
-    /// The index that named row `at`, its key, whose bytes are the run's own, and its record.
+    /// Returns the index that named row `at`, the row's key, whose bytes belong to the run, and the row's record.
     #[cold]
     pub(crate) fn name(&self, at: usize) -> (*const TableIndex, Key, *const Record) {
         let Row { key, record, .. } = self.rows[at];
@@ -186,8 +188,9 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         (unsafe { &raw const (*self.table).index }, key, record)
     }
 
-    /// The index, key and record, as `name` returns them, of a row whose access has begun and waits for another transaction. If rows are
-    /// entries of an index, the key is the entry's, and the record is that of the row which the entry names.
+    /// Returns the index, key and record, as `name` does, of a row whose access has begun and waits for another
+    /// transaction. If rows are entries of an index, the key is the entry's, and the record belongs to the row that the
+    /// entry names.
     #[cold]
     pub(crate) fn awaited(&self) -> Option<(*const TableIndex, Key, *const Record)> {
         match self.stage {
@@ -196,34 +199,36 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         }
     }
 
-    /// The record of that row; null: it has come to none, or waits for a partition.
+    /// Returns the record of the row that `awaited` names. Null: the run has come to no such row, or waits for a
+    /// partition.
     #[cold]
     pub(crate) fn awaited_record(&self) -> Option<*const Record> {
         Some(self.awaited().map_or(std::ptr::null(), |(_, _, record)| record))
     }
 
-    /// The index and key of entry `at`, with the record of the row that it names.
+    /// Returns the index and key of entry `at`, with the record of the row that the entry names.
     #[cold]
     pub(crate) fn name_followed(&self, at: usize) -> (*const TableIndex, Key, *const Record) {
         let (index, key, _) = self.name(at);
         (index, key, self.follow.record(at))
     }
 
-    /// The value of a row of this run, which is settled: valid until the transaction ends. `None`: it sees none. To
-    /// be called for each row of whose value or absence the transaction learns, and for no other.
+    /// Returns the value of a row of this run, which is settled. The value is valid until the transaction ends. `None`:
+    /// the transaction sees no row. Called for each row of whose value or absence the transaction learns, and for no
+    /// other row.
     ///
     /// # Safety
-    /// `txn` is the transaction that the run was stepped for, still open.
+    /// `txn` is the transaction for which the run was stepped, still open.
     #[inline(always)]
     pub(crate) unsafe fn read(&self, row: &Row<C>, txn: &mut C::Txn) -> Result<Option<*const [u8]>, Refused> {
         // SAFETY: the accesses have ended.
         unsafe { C::value(&row.access, row.record, Intent::of_read(self.notes_rows), txn) }
     }
 
-    /// Where the row with this key of eight bytes is, if the run is done and has found a value there.
+    /// Returns the record of the row with this key of eight bytes, if the run is done and has found a value there.
     ///
     /// # Safety
-    /// As `read`.
+    /// As for `read`.
     #[inline(never)]
     pub(crate) unsafe fn find(&self, key: u64, txn: &mut C::Txn) -> Option<*const Record> {
         let is_done = self.stage == Stage::Access && self.seen == self.rows.len() && self.late.is_empty();
@@ -237,23 +242,23 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         value.ok().flatten().map(|_| row.record)
     }
 
-    /// The value of the row that entry `at` names, which has been read: as `read`.
+    /// Returns the value of the row that entry `at` names, like `read`. The row has been read.
     ///
     /// # Safety
-    /// As `read`.
+    /// As for `read`.
     pub(crate) unsafe fn read_followed(
         &self,
         at: usize,
         txn: &mut C::Txn,
     ) -> Result<Option<*const [u8]>, Refused> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { self.follow.read(at, txn, self.intent()) }
     }
 
-    /// Goes on to the next probable miss; returns true if the rows are there.
+    /// Goes on to the next probable miss. Returns true if the rows are there.
     ///
     /// # Safety
-    /// As [`Point::step`](super::point::Point::step); the run has a table of a database that is held.
+    /// As for [`Point::step`](super::point::Point::step). The run has a table of a database that is held.
     pub(crate) unsafe fn step<S: Suspend>(
         &mut self,
         context: &Context<C>,
@@ -268,7 +273,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
                 match C::admit(env, txn, self.need(table), true, s) {
                     Admission::Granted => {}
                     Admission::Suspended => return false,
-                    Admission::Refused | Admission::Busy => return true, // nobody looks at what it has found
+                    Admission::Refused | Admission::Busy => return true, // what it has found is not read
                 }
             }
             if self.batches == BATCHES_OF_DEAD {
@@ -289,10 +294,10 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
                     self.stage = Stage::Access;
                 }
                 Paged::Page => {
-                    // A policy that prefetches looks at a page while the next one's records are on their way.
+                    // A policy that prefetches accesses a page while the records of the next page are on their way.
                     let before = self.rows.len();
                     let leave = self.take_page(table, s);
-                    // SAFETY: by the caller's promise.
+                    // SAFETY: the caller guarantees it.
                     unsafe { self.access(if S::PREFETCHES { before } else { self.rows.len() }, env, txn, s) };
                     if leave {
                         return false;
@@ -315,13 +320,14 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         self.late.is_empty()
     }
 
-    /// The partitions that it reads from: those of the range; and where it goes on to rows, theirs.
+    /// Returns the partitions that the run reads from: those of the range and, if the run goes on from entries to rows,
+    /// those of the rows.
     fn need(&self, table: &TableInner) -> u64 {
         // SAFETY: tables live as long as their database.
         let base = unsafe { self.base.as_ref() };
         let partitioning = table.index.partitioning();
         if base.is_some_and(|base| base.index.partitioning().is_split()) && !partitioning.is_aligned() {
-            return u64::MAX; // the rows can be in any
+            return u64::MAX; // the rows can be in any partition
         }
         if !table.kind.options.index.is_ordered() {
             return partitioning.of_range(Bound::Unbounded, Bound::Unbounded, self.fixed8);
@@ -345,13 +351,13 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
             self.page.marks.reserve(MARKS_FIRST);
             copy_bound(&self.from, &mut self.began);
         }
-        // SAFETY: the key's bytes are the run's own.
+        // SAFETY: the key's bytes belong to the run.
         self.walk = Some(unsafe { table.index.walk(from, self.is_reverse, &mut self.page) });
         self.stage = Stage::Walk;
     }
 
-    /// Takes over the page's entries up to the scan's end, and asks for their records and for the next node. True:
-    /// leave.
+    /// Takes over the page's entries up to the scan's end, and prefetches their records and the next node. Returns true
+    /// if the operation is to be left.
     #[inline]
     fn take_page<S: Suspend>(&mut self, table: &TableInner, s: &mut S) -> bool {
         let mut within = self.page.len_within(self.to.as_ref().map(Vec::as_slice), self.is_reverse);
@@ -388,7 +394,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         leave
     }
 
-    /// The same of the keys of the rows just taken over.
+    /// Takes over the keys of the rows that were taken over just now.
     fn take_keys(&mut self, within: usize) {
         let (before, first) = (self.keys.len(), self.rows.len() - within);
         for (row, end) in self.rows[first..].iter_mut().zip(self.page.ends) {
@@ -401,12 +407,12 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     /// Goes on with the accesses that are late, and begins those of the rows below `until`.
     ///
     /// # Safety
-    /// As `step`.
+    /// As for `step`.
     #[inline]
     unsafe fn access<S: Suspend>(&mut self, until: usize, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) {
         // SAFETY: tables live as long as their database.
         let bytes = unsafe { &*self.table }.version_bytes();
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe {
             match bytes > CACHE_LINE {
                 true => self.access_by(until, env, txn, &mut Whole::new(s, bytes)),
@@ -415,10 +421,10 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         }
     }
 
-    /// As `access`, by a policy that knows how long versions are.
+    /// Does what `access` does, under a policy that knows how long versions are.
     ///
     /// # Safety
-    /// As `step`.
+    /// As for `step`.
     #[inline]
     unsafe fn access_by<S: Suspend>(&mut self, until: usize, env: Env<'_, C>, txn: &mut C::Txn, s: &mut S) {
         debug_assert!(self.seen <= until && until <= self.rows.len());
@@ -435,7 +441,8 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         for (row, at) in self.rows[self.seen..until].iter_mut().zip(self.seen as u32..) {
             let Row { record, access, .. } = row;
             let near = record.cast();
-            // SAFETY: as above. (What lies elsewhere is asked for all together also by a policy that does not leave.)
+            // A policy that does not leave also prefetches what lies elsewhere, for all rows together.
+            // SAFETY: as above.
             let is_done = unsafe {
                 if S::PREFETCHES && !S::SUSPENDS {
                     C::access(access, *record, intent, env, txn, &mut Beside::new(&mut Leaving::new(s), near))
@@ -456,8 +463,8 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         Intent::of_read(self.is_tracked)
     }
 
-    /// Tells the scheme what the finished run has gone through. Returns true if the rows are entries, and the run is to be
-    /// stepped on to what they name. Fails with the number of the row that was refused, if it was one.
+    /// Tells the scheme what the finished run has gone through. Returns true if the rows are entries, and the run must
+    /// be stepped on to the rows that they name. If a row was refused, fails with its number.
     pub(crate) fn settle(&mut self, txn: &mut C::Txn) -> Result<bool, (Option<usize>, Refused)> {
         debug_assert!(self.seen == self.rows.len() && self.late.is_empty());
         if let Some(refused) = C::refused(txn) {
@@ -474,11 +481,11 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         }
     }
 
-    /// Tells the scheme what the run has gone through. True: it wants to know of each row.
+    /// Tells the scheme what the run has gone through. Returns true if the scheme wants to know of each row.
     fn note_range(&self, txn: &mut C::Txn) -> bool {
         let now = C::accessed(txn);
-        // Other operations of the transaction have accessed records meanwhile: perhaps some that have come into the range
-        // behind the walk.
+        // Other operations of the transaction have accessed records meanwhile, perhaps records that have come into the
+        // range behind the walk.
         let is_mixed = now != self.accessed + self.entered;
         let notes_rows = C::read_range(txn, &self.scanned(if is_mixed { self.accessed } else { now }));
         if C::lists_records(txn) {
@@ -489,13 +496,13 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         notes_rows
     }
 
-    /// Tells the scheme in which records the run has found a value, or its transaction's own change.
+    /// Tells the scheme in which records the run has found a value, or a change of its own transaction.
     #[cold]
     fn list_records(&self, txn: &mut C::Txn) {
         for Row { access, record, .. } in &self.rows {
             // SAFETY: the accesses have ended.
             let value = unsafe { C::value(access, *record, Intent::Untracked, txn) };
-            // SAFETY: found in this operation, whose epoch is held.
+            // SAFETY: the record was found in this operation, whose epoch is held.
             let is_kept = value.is_ok_and(|value| value.is_some()) || unsafe { C::holds(txn, *record) };
             if is_kept {
                 C::read_in_range(txn, *record);
@@ -515,13 +522,13 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
         Ok(())
     }
 
-    /// What the finished run has gone through.
+    /// Returns what the finished run has gone through.
     fn scanned(&self, known: usize) -> Scanned<'_> {
         // SAFETY: tables live as long as their database.
         let index = &raw const unsafe { &*self.table }.index;
         let to = match &self.from {
             _ if self.is_finished => self.to.as_ref(),
-            // The next run begins behind the last entry of this one.
+            // The next run begins behind the last entry of this run.
             Bound::Excluded(last) => Bound::Included(last),
             from => from.as_ref(),
         };
@@ -549,7 +556,7 @@ impl<C: ConcurrencyControl> ScanBatch<C> {
     }
 }
 
-/// Copies a bound, using its memory again.
+/// Copies a bound, and reuses the memory of `to`.
 fn copy_bound(from: &Bound<Vec<u8>>, to: &mut Bound<Vec<u8>>) {
     let mut bytes = match std::mem::replace(to, Bound::Unbounded) {
         Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,

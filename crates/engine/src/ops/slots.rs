@@ -1,4 +1,21 @@
 //! Posting, stepping and releasing the operations of a transaction.
+//!
+//! An operation goes through these steps:
+//! 1. *Post.* The first poll of its future takes a free slot and writes the step machine there (`post`, `post_point`).
+//!    This sets the slot's bit in `used` and in `todo`.
+//! 2. *First step.* If the memory that a point operation reads is likely to be in the caches (`Posted::is_cached`), the
+//!    future steps the operation at once (`step_at_once`). If the operation is then done, step 5 follows in the same
+//!    poll.
+//! 3. *Pend.* The future returns `Pending`.
+//! 4. *Step.* The worker calls `step` in each of its rounds. A step runs every operation with a bit in `todo` to its
+//!    next probable miss, and clears the bits of the operations that are done. When `todo` is 0, the worker polls the
+//!    transaction.
+//! 5. *Fetch.* The future finds that its operation is done (`is_done`), takes the result out of the slot and releases
+//!    the slot (`release`). Releasing also cancels an operation whose future is dropped.
+//!
+//! In sequential execution, or without a free slot, `post` returns `None`, and the operation runs where it is polled
+//! (`inline.rs`). If it then has to wait for another transaction, `post_waiting` gives it a slot or a place beside the
+//! slots (`late.rs`), and it goes on with step 3.
 
 use super::bounded_wait::{BoundedWait, WAITS_FOR_COMMIT};
 use super::inline::UnderPolicy;
@@ -19,12 +36,12 @@ use std::task::Waker;
 #[derive(Clone, Copy)]
 pub(crate) struct Posted {
     pub(crate) place: u8,
-    /// What it reads is likely to be in the caches: its descent is a short one (see [`Index::is_short`](crate::index::Index::is_short)), or
-    /// the transaction is run again.
+    /// What the operation reads is likely to be in the caches, because its descent is short (see
+    /// [`Index::is_short`](crate::index::Index::is_short)) or because the transaction is run again.
     pub(crate) is_cached: bool,
 }
 
-/// A taken place, to be stepped.
+/// A taken place whose operation is to be stepped.
 struct Place<'t, C: ConcurrencyControl>(&'t TxnState<C>, u8);
 
 impl<C: ConcurrencyControl> UnderPolicy for Place<'_, C> {
@@ -36,7 +53,7 @@ impl<C: ConcurrencyControl> UnderPolicy for Place<'_, C> {
 }
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// A free place; `None`: operations run in place.
+    /// Returns a free slot. `None`: the operation runs where it is polled.
     #[inline(always)]
     fn free_slot(&self) -> Option<u8> {
         if self.execution.get() != Execution::Interleaved {
@@ -46,17 +63,17 @@ impl<C: ConcurrencyControl> TxnState<C> {
         ((i as usize) < SLOTS).then_some(i as u8)
     }
 
-    /// Puts an operation into a free place.
+    /// Puts an operation into a free slot.
     #[inline(always)]
     fn fill_slot(&self, i: u8, op: Op<C>) {
         debug_assert!(self.used.get() >> i & 1 == 0);
-        // SAFETY: free, so no one looks at it.
+        // SAFETY: the slot is free, so nothing reads it.
         unsafe { (*self.slot_at(i as usize)).write(op) };
         self.used.set(self.used.get() | 1 << i);
         self.todo.set(self.todo.get() | 1 << i);
     }
 
-    /// Takes a free place for an operation; `None`: run it in place.
+    /// Puts an operation into a free slot. `None`: the caller runs it in place.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn post(&self, op: Op<C>) -> Option<u8> {
         self.count_operation();
@@ -65,10 +82,12 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Some(place)
     }
 
-    /// Gives a place to an operation that was run where it was polled and has to wait for another transaction: from now on the worker
-    /// steps it, whatever its policy is. It does not wait in place, because the other transaction may be the same worker's to go on with.
-    /// Fails in an interactive transaction, which has waited already, and where the transaction has as many operations as
-    /// can be told apart.
+    /// Gives a place to an operation that was run where it was polled and has to wait for another transaction. From now
+    /// on the worker steps the operation, whatever its policy is. The operation does not wait in place, because the
+    /// other transaction may be on the same worker, which has to step it.
+    ///
+    /// Fails in an interactive transaction, which has already waited, and if the transaction has as many operations as
+    /// places can be numbered.
     #[cold]
     pub(crate) fn post_waiting(&self, op: Op<C>) -> Result<u8, Fault> {
         let is_stepped = !self.is_interactive.get();
@@ -81,7 +100,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Puts an operation, with steps left or without, into a slot, or where none is free, beside them. `None`: there are too many.
+    /// Puts an operation, with or without steps left, into a slot, or beside the slots if none is free. `None`: there
+    /// are too many.
     fn fill_any(&self, op: Op<C>, has_steps: bool) -> Option<u8> {
         let slot = (!self.used.get()).trailing_zeros() as usize;
         if slot < SLOTS {
@@ -97,15 +117,16 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Some(place)
     }
 
-    /// After something has changed in the places beside the slots.
+    /// Updates `LATE` after a change in the places beside the slots.
     #[cold]
     fn note_late(&self) {
         let is_left = if self.late.has_any_steps() { LATE } else { 0 };
         self.todo.set(self.todo.get() & !LATE | is_left);
     }
 
-    /// Called when a posted operation waits for another transaction. In sequential execution the worker has little else to do, and the
-    /// other transaction's thread may need the core: so the worker gives its core away between two looks.
+    /// Makes the worker give its core away between two looks at a posted operation that waits for another transaction.
+    /// Does this only in sequential execution: the worker has little else to do, and the other transaction's thread may
+    /// need the core.
     #[cold]
     pub(crate) fn give_core_away(&self) {
         if self.execution.get() != Execution::Interleaved && self.todo.get() & YIELDS == 0 {
@@ -114,7 +135,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Has the operation in this taken place, which has come to an end, stepped again.
+    /// Has the operation in this taken place, which was done, stepped again.
     pub(crate) fn go_on(&self, place: u8) {
         debug_assert!(self.is_done(place));
         if place as usize >= SLOTS {
@@ -124,14 +145,14 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.todo.set(self.todo.get() | 1 << place);
     }
 
-    /// The operation in this slot needs no step.
+    /// Notes that the operation in this slot needs no further step.
     pub(crate) fn set_done(&self, place: u8) {
         debug_assert!(!self.is_done(place));
         self.todo.set(self.todo.get() & !(1 << place));
     }
 
-    /// As `post`, for the commonest operation, which is made where it stays: one made elsewhere, in parts, and
-    /// copied in wider words than these would have the processor wait.
+    /// Posts a point operation, the commonest operation, like `post`. The operation is made where it stays. If it were
+    /// made elsewhere in parts, and then copied in words wider than these parts, the processor would have to wait.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn post_point(&self, table: &TableInner, key: Key, intent: Intent) -> Option<Posted> {
         self.count_operation();
@@ -144,7 +165,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Some(self.post_point_at(0, table, key, intent))
     }
 
-    /// As `post_point`, where other operations are under way. (The key in parts: where its address is taken, it is copied.)
+    /// Posts like `post_point` while other operations are in flight. Takes the key in parts, because a key whose
+    /// address is taken is copied.
     #[inline(never)]
     fn post_point_beside(
         &self,
@@ -161,18 +183,21 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[inline(always)]
     fn post_point_at(&self, place: u8, table: &TableInner, key: Key, intent: Intent) -> Posted {
         self.fill_slot(place, Op::Point(Point::unbegun(table, key, intent)));
-        // SAFETY: filled just now, and nobody else looks at it yet.
+        // SAFETY: the slot was filled just now, and nothing else reads it yet.
         let is_short = match unsafe { (*self.slot_at(place as usize)).assume_init_mut() } {
             Op::Point(point) => point.begin(table),
             _ => unreachable!("filled just now"),
         };
-        // (What a retry reads is in the caches since it was read in vain, and the sooner it ends the fewer others meet it.)
+        // What a retry reads is in the caches, because the failed attempt has read it. The sooner a retry ends, the
+        // fewer transactions meet it.
         Posted { place, is_cached: is_short | self.is_retry.get() }
     }
 
-    /// Steps a point operation that was posted just now, and reads what is in the caches: leaving it would take longer than what it
-    /// reads. Returns true if it has come to its end. Not in a long transaction, which others have to come in between; and not
-    /// where the worker's policy is to say where operations are left.
+    /// Steps a point operation that was posted just now and reads what is in the caches. Leaving it would take longer
+    /// than these reads. Returns true if the operation is done.
+    ///
+    /// Does nothing in a long transaction, because other transactions have to run between its operations. Does nothing
+    /// if the worker's policy decides where operations are left.
     pub(crate) fn step_at_once(&self, place: u8) -> bool {
         debug_assert!(!self.is_done(place));
         if self.pauses || self.is_long.get() {
@@ -204,7 +229,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.note_late();
     }
 
-    /// Takes a place for nothing but to hold the epoch of whatever the future itself is walking. `None`: there are too many.
+    /// Takes a place that only holds the epoch of what the future itself walks. `None`: there are too many operations.
     pub(crate) fn hold(&self) -> Option<u8> {
         self.fill_any(Op::Hold, false)
     }
@@ -214,7 +239,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.used.get() & SLOTS_MASK != SLOTS_MASK
     }
 
-    /// An operation on a row that the transaction has read a value of lately, with the record found.
+    /// Returns an operation on a row of which the transaction has lately read a value. The operation has already found
+    /// its record.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn recent_point(
         &self,
@@ -223,7 +249,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         intent: Intent,
     ) -> Option<Point<C>> {
         if !C::KEEPS_UNTRACKED && self.reads_untracked.get() {
-            return None; // the record may be another key's by now
+            return None; // the record may belong to another key by now
         }
         // SAFETY: not borrowed outside of single calls.
         let record = self.recent.find(table, &key, unsafe { &mut *self.scheme.get() })?;
@@ -231,7 +257,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         Some(Point::at(unsafe { &*table }, key, record, intent))
     }
 
-    /// A write under a key that belongs where the transaction has inserted last, done but for the change.
+    /// Returns a write under a key that belongs where the transaction has inserted last. Only the change is left to be
+    /// made.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(crate) fn point_behind_insert(&self, table: &TableInner, key: Key) -> Option<Point<C>> {
         let cursor = self.last_insert.cursor_for(table, &key, self.context())?;
@@ -240,7 +267,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.step_point(&mut point, &mut PrefetchOnly).then_some(point)
     }
 
-    /// Has the operation in this taken place been stepped to its end?
+    /// Returns true if the operation in this taken place is done.
     #[inline(always)]
     pub(crate) fn is_done(&self, place: u8) -> bool {
         if place as usize >= SLOTS {
@@ -250,7 +277,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.todo.get() >> place & 1 == 0
     }
 
-    /// The point operation in a taken place; it stays there until the place is released and taken again.
+    /// Returns the point operation in a taken place. It stays there until the place is released and taken again.
     #[inline(always)]
     pub(crate) fn point(&self, place: u8) -> &Point<C> {
         debug_assert!(place as usize >= SLOTS || self.used.get() >> place & 1 == 1);
@@ -259,7 +286,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     #[inline(always)]
     fn point_at(&self, place: u8) -> &Point<C> {
-        // SAFETY: taken, now or before, so written; not stepped meanwhile.
+        // SAFETY: the place is or was taken, so it is written. It is not stepped meanwhile.
         match unsafe { (*self.slot_at(place as usize)).assume_init_ref() } {
             Op::Point(point) | Op::Probe(point) => point,
             Op::ScanBatch(_) | Op::IndexedWrite(_) | Op::Admission(_) | Op::Hold => {
@@ -270,7 +297,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     #[inline(always)]
     fn step_slot<S: Suspend>(&self, place: usize, s: &mut S) -> bool {
-        // SAFETY: bit `place` of `todo` is set, so it is written, and the transaction open.
+        // SAFETY: bit `place` of `todo` is set, so the slot is written and the transaction is open.
         self.step_op(unsafe { (*self.slot_at(place)).assume_init_mut() }, s)
     }
 
@@ -280,14 +307,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
             Op::Point(point) => {
                 // SAFETY: not borrowed outside of single calls.
                 let txn = unsafe { &mut *self.scheme.get() };
-                // SAFETY: inside the epoch of the slot's stamp; tables outlive transactions.
+                // SAFETY: the thread is inside the epoch of the slot's stamp; tables outlive transactions.
                 unsafe { point.step(self.context(), txn, s) }
             }
             other => self.step_other(other, s),
         }
     }
 
-    /// Steps what takes more memory at a time than one record: apart, so that the loop over transactions stays short.
+    /// Steps an operation that reads more memory at a time than one record. It is a function of its own so that the
+    /// loop over transactions stays short.
     #[inline(never)]
     fn step_other<S: Suspend>(&self, op: &mut Op<C>, s: &mut S) -> bool {
         // SAFETY: not borrowed outside of single calls.
@@ -295,9 +323,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
         match op {
             // SAFETY: as in `step_slot`.
             Op::Probe(point) => unsafe { point.probe(s) },
-            // SAFETY: batches are boxed and live as long as the transaction; else as above.
+            // SAFETY: batches are boxed and live as long as the transaction; the rest as in `step_slot`.
             Op::ScanBatch(batch) => unsafe { (**batch).step(context, txn, s) },
-            // SAFETY: likewise.
+            // SAFETY: as for a batch.
             Op::IndexedWrite(write) => unsafe { (**write).step(context, txn, s) },
             Op::Admission(need) => C::admit(context.env(), txn, *need, true, s) != Admission::Suspended,
             Op::Point(_) | Op::Hold => unreachable!("stepped by the caller, or without steps"),
@@ -308,11 +336,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
     #[cold]
     #[inline(never)]
     fn step_late<S: Suspend>(&self, s: &mut S) -> bool {
-        // SAFETY: taken, so written, and reached by nothing else while it has steps left.
+        // SAFETY: the place is taken, so it is written. Nothing else reaches it while it has steps left.
         self.late.step_each(|op| self.step_op(unsafe { &mut *op }, s))
     }
 
-    /// The places that are taken.
+    /// Returns the places that are taken.
     fn taken(&self) -> impl Iterator<Item = usize> {
         let used = self.used.get();
         let late = if used & LATE_TAKEN == 0 { Vec::new() } else { self.late.taken() };
@@ -372,7 +400,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         todo == 0
     }
 
-    /// Between two looks at what is left, in sequential execution. Asleep, where a commit is taken to wait for room in the log.
+    /// Lets other threads run between two looks at what is left, in sequential execution. If a commit seems to wait for
+    /// room in the log, sleeps until a flush.
     #[cold]
     fn let_other_threads_go(&self, commits: bool) {
         let (mut patience, engine) = (self.patience.take(), &self.context().engine);
@@ -383,15 +412,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.patience.set(patience);
     }
 
-    /// Lets the worker pass by for some rounds, in which the transaction is at `activity`.
+    /// Lets the worker pass by for some rounds, during which the transaction is at `activity`.
     pub(crate) fn post_step_aside(&self, rounds: u32, activity: Activity) {
         self.rounds.set(rounds);
         self.aside.set(activity);
         self.todo.set(self.todo.get() | STEP_ASIDE);
     }
 
-    /// Returns true while the worker passes by. (Whether other operations are left does not tell: when these are cancelled, the worker
-    /// parks the transaction, and nothing wakes it.)
+    /// Returns true while the worker passes by. A caller must not infer this from other operations that are left. If
+    /// these are cancelled, the worker parks the transaction, and nothing wakes it.
     pub(crate) fn stands_aside(&self) -> bool {
         self.todo.get() & STEP_ASIDE != 0
     }
@@ -410,13 +439,15 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
         done
     }
 
-    /// The first of what is left, by the bits of `todo`; of a point operation, whether it has found its record.
+    /// Returns the kind of what is left first. If a slot has steps left, this is the kind of the operation in the first
+    /// such slot, and the kind of a point operation tells whether it has found its record. Otherwise it is the number
+    /// of the first bit in `todo`.
     fn next_kind(&self) -> u32 {
         let first = self.todo.get().trailing_zeros();
         if first as usize >= SLOTS {
             return first;
         }
-        // SAFETY: taken, so written; not stepped meanwhile.
+        // SAFETY: the place is taken, so it is written. It is not stepped meanwhile.
         match unsafe { (*self.slot_at(first as usize)).assume_init_ref() } {
             Op::Point(point) if point.record.is_null() => 0,
             Op::Point(_) => 1,
@@ -446,17 +477,17 @@ impl<C: ConcurrencyControl> Operations for TxnState<C> {
         self.todo.get() & COMMIT != 0 || self.committed.get().is_some()
     }
 
-    /// Searches for one key can: what is known of them lies in their places. (A commit needs no epoch from one step to
-    /// the next.)
+    /// Returns true if all that is in flight are searches for single keys and admissions, because their places hold
+    /// everything that is known of them. A commit needs no epoch from one step to the next.
     fn can_restart(&self) -> bool {
-        // SAFETY: taken, so written; not stepped meanwhile.
+        // SAFETY: the place is taken, so it is written. It is not stepped meanwhile.
         let op = |place: usize| unsafe { (*self.slot_at(place)).assume_init_ref() };
         self.taken().all(|place| matches!(op(place), Op::Point(_) | Op::Probe(_) | Op::Admission(_)))
     }
 
     fn restart(&self) {
         for place in self.taken() {
-            // SAFETY: taken, so written; not stepped meanwhile.
+            // SAFETY: the place is taken, so it is written. It is not stepped meanwhile.
             match unsafe { (*self.slot_at(place)).assume_init_mut() } {
                 Op::Point(point) | Op::Probe(point) => {
                     // SAFETY: tables live as long as their database.

@@ -1,14 +1,14 @@
-//! A transaction's state: operation slots, and one word that tells the worker
-//! what to do before it polls.
+//! A transaction's state: operation slots, and one word that tells the worker what to do before it polls.
 //!
 //! Invariants:
-//! - Bit `i < SLOTS` of `todo` is set only if slot `i` is taken (bit `i` of `used`) and holds an
-//!   operation with steps left.
-//! - Bit 0 alone is the common case, and the only one that the hot path knows.
+//! - Bit `i < SLOTS` of `todo` is set only if slot `i` is taken (bit `i` of `used`) and holds an operation with steps
+//!   left.
+//! - Bit 0 alone is the common case, and the only case that the hot path knows.
 //! - Bit `WAKE` of `todo` is set exactly while there are `wakers`.
-//! - Bits `LATE` of `todo` and `LATE_TAKEN` of `used` say of the `late` places what others say of the slots.
-//! - `COMMIT` is set only while no operation is posted: those whose futures were leaked are cancelled when the closure has ended.
-//! - Operations are plain data: releasing a slot cancels one.
+//! - Bit `LATE` of `todo` and bit `LATE_TAKEN` of `used` say of the `late` places what the other bits say of the slots.
+//! - `COMMIT` is set only while no operation is posted. Operations whose futures were leaked are cancelled when the
+//!   closure has ended.
+//! - Operations are plain data: releasing a slot cancels its operation.
 
 use super::at_commit::AtCommits;
 use super::blocker::Blocker;
@@ -45,63 +45,66 @@ pub(crate) const SLOTS_MASK: u32 = (1 << SLOTS) - 1;
 pub(crate) const COMMIT: u32 = 1 << 16;
 pub(crate) const STEP_ASIDE: u32 = 1 << 17;
 pub(crate) const VACANT: u32 = 1 << 18;
-/// Some of the transaction's futures are polled with wakers of their own, which are to be called when nothing is left.
+/// Some of the transaction's futures are polled with wakers of their own. These are called when nothing is left.
 pub(crate) const WAKE: u32 = 1 << 19;
 pub(crate) const BEGIN: u32 = 1 << 20;
 /// One of the `late` places has steps left.
 pub(crate) const LATE: u32 = 1 << 21;
-/// The operations that are left wait for another transaction, and the worker gives its core away between two looks at them.
+/// The operations that are left wait for another transaction, and the worker gives its core away between two looks at
+/// them.
 pub(crate) const YIELDS: u32 = 1 << 22;
 /// A bit of `used`: one of the `late` places is taken.
 pub(crate) const LATE_TAKEN: u32 = 1 << 30;
-/// Of `used`: operations that are in no place have found what is being handed out one by one.
+/// A bit of `used`: what operations in no place have found is being handed out one by one.
 pub(crate) const HANDS_OUT: u32 = 1 << 31;
-// Of `marks`:
+// Bits of `marks`:
 /// There are updates that were left for the commit.
 pub(crate) const UPDATES: u8 = 1;
 /// A savepoint has been made.
 pub(crate) const SAVEPOINTS: u8 = 2;
-/// A transaction that has more operations is long: about a tenth of a millisecond where all memory is in caches.
+/// A transaction with more operations is long. This number takes about a tenth of a millisecond if all memory is in
+/// caches.
 pub(crate) const OPERATIONS_SHORT_MAX: u32 = 1024;
 
 /// What a place holds.
 pub(crate) enum Op<C: ConcurrencyControl> {
     Point(Point<C>),
-    /// A point operation that ends where it would visit the record.
+    /// A point operation that ends before it visits the record.
     Probe(Point<C>),
     ScanBatch(*mut ScanBatch<C>),
     IndexedWrite(*mut IndexedWrite<C>),
     /// The transaction waits for these partitions.
     Admission(u64),
-    /// Nothing but the epoch of what the future itself is walking.
+    /// The place only holds the epoch of what the future itself walks.
     Hold,
 }
 
 /// The inside of [`Txn`](crate::Txn).
 ///
-/// With dozens of transactions open on a worker, their states do not fit into the first-level cache together: so the
-/// first line is all that a step of a descent touches, and what each operation and each commit touches comes next.
+/// With dozens of transactions open on a worker, their states do not fit into the first-level cache together. The first
+/// line therefore has all that a step of a descent touches. What each operation and each commit touches comes next.
 #[repr(C, align(64))]
 pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) todo: Cell<u32>,
     pub(crate) used: Cell<u32>,
-    /// The first of the slots, which is the only one that most transactions use.
+    /// The first of the slots. Most transactions use no other.
     first_slot: UnsafeCell<MaybeUninit<Op<C>>>,
     // What begins, posts and ends operations.
     pub(crate) execution: Cell<Execution>,
-    /// Transactions begin and commit through operation slots even if they need not: the worker's policy wants to leave them there.
+    /// Transactions begin and commit through operation slots even if they do not have to wait, because the worker's
+    /// policy wants to leave them there.
     pub(crate) pauses: bool,
     pub(crate) read_only: Cell<bool>,
     /// This attempt is not the transaction's first.
     pub(crate) is_retry: Cell<bool>,
-    /// Something may have been read of which the scheme has not been told.
+    /// The transaction may have read something that the scheme was not told of.
     pub(crate) reads_untracked: Cell<bool>,
     /// What has to be done at the end of the attempt: `UPDATES`, `SAVEPOINTS`.
     marks: Cell<u8>,
     /// Operations of this attempt so far; four rows of a scan count as one.
     pub(crate) operations: Cell<u32>,
     pub(crate) shared: *const C::Shared,
-    /// Of the worker, or of the operation that a `Transaction` runs now.
+    /// The context of the worker, or of the operation that a `Transaction` runs now.
     pub(crate) context: Cell<NonNull<Context<C>>>,
     pub(crate) database: u64,
     /// The scheme's part. Borrowed only within single calls.
@@ -110,63 +113,66 @@ pub(crate) struct TxnState<C: ConcurrencyControl> {
     pub(crate) last_insert: LastInsert,
     other_slots: [UnsafeCell<MaybeUninit<Op<C>>>; SLOTS - 1],
     pub(crate) late: LatePlaces<Op<C>>,
-    /// While `YIELDS` is set.
+    /// The wait of a worker that gives its core away, while `YIELDS` is set.
     pub(crate) patience: Cell<BoundedWait>,
     pub(crate) doomed: Cell<Option<Fault>>,
-    /// What `read_only` is before a transaction says anything.
+    /// The value of `read_only` at the beginning of a transaction.
     pub(crate) read_only_default: bool,
     /// When the present transaction is acknowledged.
     pub(crate) durability: Cell<Durability>,
-    /// What that is if it does not say.
+    /// The value of `durability` at the beginning of a transaction.
     pub(crate) durability_default: Durability,
-    /// Until where the log has to be durable before the output of the transaction that has just ended goes out.
+    /// The position up to which the log must be durable before the output of the transaction that has just ended goes
+    /// out.
     pub(crate) held_until: Cell<u64>,
-    /// Where the record of the last commit ends in the log; 0 if it has none.
+    /// The end of the last commit's record in the log. 0 if it has no record.
     pub(crate) end_lsn: Cell<Lsn>,
-    /// Known to be a long transaction, or found to be.
+    /// The transaction is known, or was found, to be long.
     pub(crate) is_long: Cell<bool>,
-    /// Differs between the transaction states of a database. (An address would make runs differ, too.)
+    /// A number that differs between the transaction states of a database. Unlike an address, it is the same in each
+    /// run.
     pub(crate) number: u32,
-    /// Of the worker's slots, the one that this is beside.
+    /// The number of the worker's slot that has this state.
     pub(crate) slot: usize,
     pub(crate) rounds: Cell<u32>,
-    /// What the transaction is at while the worker passes by.
+    /// The transaction's activity while the worker passes by.
     pub(crate) aside: Cell<Activity>,
     pub(crate) commit: Cell<Commit<C>>,
     pub(crate) committed: Cell<Option<Result<(), Abort>>>,
     pub(crate) begun: Cell<Option<Result<(), NotBegun>>>,
     pub(crate) arena: UnsafeCell<Arena>,
     pub(crate) scratch: Cell<Vec<u8>>,
-    /// Of scans.
+    /// The machines of scans.
     pub(crate) runs: Pool<ScanBatch<C>>,
-    /// A person or another program drives the transaction: it may block its thread.
+    /// A person or another program drives the transaction, so it may block its thread.
     pub(crate) is_interactive: Cell<bool>,
-    /// Places in line for rows that it has, those of forgotten operations included.
+    /// The number of queues for rows that the transaction is in, including those of leaked operations.
     pub(crate) waits: Cell<u32>,
-    /// Its turn for a row that it has had to be run again for: others in line for that wait until this attempt is over.
+    /// The transaction's turn for a row for which it was run again. Other transactions in the queue wait until this
+    /// attempt is over.
     pub(crate) turn: Cell<Option<Ticket>>,
-    /// Of the slot that this is in; null: of a `Transaction`.
+    /// The waker of the slot that has this state. Null in a `Transaction`.
     pub(crate) slot_waker: Cell<*const Waker>,
     /// See `pend`.
     pub(crate) wakers: RefCell<Vec<Waker>>,
     /// What the last conflict was about.
     pub(crate) blocker: Cell<Option<Blocker>>,
-    /// Of writes of tables that have indexes.
+    /// The machines of writes of tables that have indexes.
     pub(crate) upkeeps: Pool<IndexedWrite<C>>,
-    /// Times that it has cleaned up because memory was short.
+    /// How many times the transaction has cleaned up because memory was short.
     pub(crate) reliefs: Cell<u32>,
-    /// Memory was short, and some is on its way.
+    /// Memory was short, and some will be given back soon.
     pub(crate) is_relieved: Cell<bool>,
     /// The record of the last write under a key that the index did not have.
     pub(crate) created: Cell<RecordId>,
     /// Updates that are left for the commit.
     pub(crate) at_commits: RefCell<AtCommits>,
-    /// They are being made, and rows are locked as they are now.
+    /// The updates in `at_commits` are being made, and rows are locked as they are now.
     pub(crate) is_at_end: Cell<bool>,
     pub(crate) savepoints: RefCell<Savepoints>,
 }
 
-/// Up to the access of a point operation in the first slot, all is in the first line.
+/// Everything before the `key` of a point operation in the first slot is in the first line.
 const _: () = assert!(
     cfg!(any(braid_shuttle, braid_loom))
         || std::mem::offset_of!(TxnState<Serializable>, first_slot)
@@ -176,7 +182,7 @@ const _: () = assert!(
 );
 
 impl<C: ConcurrencyControl> TxnState<C> {
-    /// Of slot number `slot` of the worker with this context, or of a `Transaction`.
+    /// Makes the state of slot number `slot` of the worker with this context, or of a `Transaction`.
     pub(crate) fn new(context: NonNull<Context<C>>, slot: usize, execution: Execution, pauses: bool) -> Self {
         // SAFETY: a worker's context outlives its slots; a `Transaction`'s is lent for this call.
         let engine = unsafe { &context.as_ref().engine };
@@ -206,7 +212,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
             end_lsn: Cell::new(Lsn(0)),
             operations: Cell::new(0),
             is_long: Cell::new(false),
-            number: engine.states.fetch_add(1, Ordering::Relaxed), // only difference counts
+            number: engine.states.fetch_add(1, Ordering::Relaxed), // only distinctness counts
             slot,
             rounds: Cell::new(0),
             aside: Cell::new(Activity::BackOff),
@@ -233,7 +239,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// The memory of a slot, or of a place beside them.
+    /// Returns the memory of a slot, or of a place beside the slots.
     #[inline(always)]
     pub(crate) fn slot_at(&self, place: usize) -> *mut MaybeUninit<Op<C>> {
         match place.checked_sub(1) {
@@ -247,7 +253,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     #[inline(always)]
     pub(crate) fn context(&self) -> &Context<C> {
-        // SAFETY: set by the worker that owns the slot, or for the present operation.
+        // SAFETY: the worker that owns the slot sets it, or it is set for the present operation.
         unsafe { self.context.get().as_ref() }
     }
 
@@ -257,7 +263,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         unsafe { &*self.shared }
     }
 
-    /// What comes next is `activity`, if that is being noted.
+    /// Notes that `activity` comes next, if activities are being noted.
     #[inline(always)]
     pub(crate) fn enter(&self, activity: Activity) {
         let profile = &self.context().profile;
@@ -266,10 +272,11 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// What a future answers while an operation that it has posted is left.
+    /// Returns what a future answers while an operation that it has posted is left.
     ///
-    /// The worker polls the transaction when nothing is left, without a call of its waker. A combinator that polls a future
-    /// only if that one's waker was called, as `FuturesUnordered` does, polls it with a waker of its own: that is called then.
+    /// The worker polls the transaction when nothing is left, without a call of its waker. A combinator that polls a
+    /// future only if the future's waker was called, like `FuturesUnordered`, polls it with a waker of its own. This
+    /// waker is called then.
     #[inline(always)]
     pub(crate) fn pend<T>(&self, context: &std::task::Context<'_>) -> Poll<T> {
         if !ptr::eq(context.waker(), self.slot_waker.get()) {
@@ -280,7 +287,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
     #[cold]
     fn wake_later(&self, waker: &Waker) {
-        // SAFETY: null, or the waker of the slot that this is in.
+        // SAFETY: null, or the waker of the slot that has this state.
         let Some(slot_waker) = (unsafe { self.slot_waker.get().as_ref() }) else { return };
         if slot_waker.will_wake(waker) {
             return;
@@ -292,7 +299,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.todo.set(self.todo.get() | WAKE);
     }
 
-    /// Before `todo` is cleared.
+    /// Drops the wakers, before `todo` is cleared.
     #[inline(always)]
     pub(crate) fn forget_wakers(&self) {
         if self.todo.get() & WAKE != 0 {
@@ -305,24 +312,24 @@ impl<C: ConcurrencyControl> TxnState<C> {
         drop(self.wakers.take());
     }
 
-    /// Counts an operation, by which the transaction may turn out to be long.
+    /// Counts an operation. With it the transaction may turn out to be long.
     #[inline(always)]
     pub(crate) fn count_operation(&self) {
-        // (After 2^32 of them it begins anew, and is long since.)
+        // The count wraps after 2^32 operations. By then the transaction is long.
         self.operations.set(self.operations.get().wrapping_add(1));
         if self.operations.get() > OPERATIONS_SHORT_MAX {
             self.become_long();
         }
     }
 
-    /// Counts what the attempt does.
+    /// Adds `n` to the operations of the attempt.
     #[inline(always)]
     pub(crate) fn count_operations(&self, n: u32) {
         self.operations.set(self.operations.get().saturating_add(n));
     }
 
-    /// It is known to be long, or has turned out to be: others may run between its operations from now on, and it can
-    /// be cancelled there.
+    /// Makes the transaction a long one, because it is known or has turned out to be long. From now on other
+    /// transactions may run between its operations, and it can be cancelled there.
     #[cold]
     pub(crate) fn become_long(&self) {
         if !self.is_long.get() && self.start_interleaving() {
@@ -331,8 +338,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Operations go through operation slots from now on, for the rest of the transaction. (Those in place have ended: no
-    /// poll leaves one behind.) Returns false if the worker does not step it.
+    /// Lets operations go through operation slots from now on, for the rest of the transaction. Operations in place
+    /// have ended, because no poll leaves one behind. Returns false if the worker does not step the transaction.
     #[cold]
     pub(crate) fn start_interleaving(&self) -> bool {
         let may = self.context().may_interleave.get();
@@ -342,7 +349,8 @@ impl<C: ConcurrencyControl> TxnState<C> {
         may
     }
 
-    /// It does something at length that is no operation. Lets other transactions run first, where it is one of several.
+    /// Lets other transactions run first, if the transaction is one of several. It is about to do something long that
+    /// is no operation.
     pub(crate) async fn let_others_run(&self) {
         self.become_long();
         let mut has_waited = self.execution.get() != Execution::Interleaved;
@@ -356,8 +364,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
         .await;
     }
 
-    /// The transaction will not write. The scheme, which may move it to a later snapshot, is told so only while no
-    /// operation is under way in the present one, and none has lent out what that alone keeps alive.
+    /// Notes that the transaction will not write. The scheme may move the transaction to a later snapshot. It is
+    /// therefore told only if no operation is under way in the present snapshot, and no operation has lent out a value
+    /// that this snapshot alone keeps alive.
     pub(crate) fn declare_read_only(&self) {
         self.read_only.set(true);
         if self.used.get() == 0 && !self.reads_untracked.get() {
@@ -366,13 +375,15 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Whether rows are read as of a snapshot, and what was read is noted nowhere: so it may be known from elsewhere.
+    /// Returns true if rows are read as of a snapshot and reads are noted nowhere. What is read may then be taken from
+    /// elsewhere.
     pub(crate) fn reads_freely(&self) -> bool {
         // SAFETY: not borrowed outside of single calls.
         C::reads_freely(unsafe { &*self.scheme.get() })
     }
 
-    /// The transaction reads a range by copies of its rows that are as of its snapshot: see [`ConcurrencyControl::read_copies`].
+    /// Lets the transaction read a range by copies of its rows as of its snapshot: see
+    /// [`ConcurrencyControl::read_copies`].
     pub(crate) fn read_copies(&self, scanned: &Scanned<'_>, copies: Arc<dyn Copies>) -> bool {
         // SAFETY: not borrowed outside of single calls.
         C::read_copies(unsafe { &mut *self.scheme.get() }, scanned, copies)
@@ -384,7 +395,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         C::snapshot_timestamp(unsafe { &*self.scheme.get() })
     }
 
-    /// Lets the next one in line have the turn that was kept, if one was.
+    /// Passes the turn that was kept, if any, to the next transaction in the queue.
     #[inline(always)]
     pub(crate) fn leave_turn(&self) {
         if let Some(ticket) = self.turn.take() {
@@ -392,8 +403,9 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// The closure has ended: cancels the operations whose futures it has leaked. Nothing of them may go on beside the commit, let alone
-    /// after it, when the transaction has given up its snapshot and what it takes it would never give back.
+    /// Cancels the operations whose futures the closure, which has ended, has leaked. No such operation may go on
+    /// beside the commit. After the commit it would be worse: the transaction has given up its snapshot then, and would
+    /// never give back what the operation takes.
     #[inline(always)]
     pub(crate) fn end_operations(&self) {
         if self.todo.get() | self.used.get() != 0 {
@@ -409,7 +421,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.forget_places();
     }
 
-    /// No place is taken any more.
+    /// Makes all places free.
     #[inline(always)]
     pub(crate) fn forget_places(&self) {
         if self.used.replace(0) & LATE_TAKEN != 0 {
@@ -417,7 +429,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         }
     }
 
-    /// Forgets whatever is posted or lent; operations' futures may have been leaked.
+    /// Forgets whatever is posted or lent. The futures of operations may have been leaked.
     pub(crate) fn clear(&self) {
         self.forget_wakers();
         self.todo.set(0);
@@ -435,13 +447,13 @@ impl<C: ConcurrencyControl> TxnState<C> {
         if self.waits.take() != 0 {
             // SAFETY: not borrowed outside of single calls.
             C::waits(self.shared()).leave_all(C::place(unsafe { &*self.scheme.get() }));
-            self.turn.set(None); // it was one of them
+            self.turn.set(None); // its ticket was one of these
         }
-        // SAFETY: the attempt is over: nothing that it copied is used any more.
+        // SAFETY: the attempt is over, so nothing that it copied is used any more.
         unsafe { (*self.arena.get()).reset() };
     }
 
-    /// There is, or has been, what this mark says.
+    /// Sets a mark: there is, or has been, what it says.
     pub(crate) fn mark(&self, what: u8) {
         self.marks.set(self.marks.get() | what);
     }
@@ -450,7 +462,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
         self.marks.set(self.marks.get() & !what);
     }
 
-    /// There are `at_commits`.
+    /// Returns true if there are updates in `at_commits`.
     #[inline(always)]
     pub(crate) fn has_at_commits(&self) -> bool {
         self.marks.get() & UPDATES != 0
@@ -469,7 +481,7 @@ impl<C: ConcurrencyControl> TxnState<C> {
 
 impl<C: ConcurrencyControl> Drop for TxnState<C> {
     fn drop(&mut self) {
-        // SAFETY: the engine is held by the worker or `Transaction` that this is a part of.
+        // SAFETY: the worker or the `Transaction` that this is a part of holds the engine.
         C::drop_txn(unsafe { &*self.shared }, self.scheme.get_mut());
     }
 }

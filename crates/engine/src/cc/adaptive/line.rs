@@ -1,13 +1,14 @@
-//! Lining up: a transaction locks a hot record before it reads it, and waits for its turn.
+//! The line at a hot record: a transaction locks the record before it reads it, and waits for its turn.
 //!
-//! # No circle of waits
-//! - A transaction that waits shares no lock: it gives its shares back before. So one that waits for those that share a lock waits for
-//!   transactions that do not wait for locks.
-//! - One that has locked nothing alone is waited for by none.
-//! - One that has tells that it waits before it looks at another one's lock. It goes on waiting if the holder does not wait itself,
-//!   or is younger. In a circle all wait, and have locked something alone; so each finds sooner or later that the one for which it
-//!   waits does as well, and one of them is younger than that one, and gives way.
-//! - A turn that is left to others is left for a bounded number of looks.
+//! # No cycle of waits
+//! - A transaction gives its shares back before it waits. Transactions that share a lock therefore do not wait for
+//!   locks.
+//! - No transaction waits for a waiting transaction that has locked nothing alone.
+//! - A transaction that has locked something alone says that it waits before it looks at another transaction's lock.
+//!   It waits on if the holder does not wait itself, or is younger. In a cycle all transactions wait and have locked
+//!   something alone. Sooner or later each finds that its holder waits, too. One of them is younger than its holder,
+//!   and aborts.
+//! - A transaction leaves its turn to others for a bounded number of looks.
 
 use super::rules::{Other, Rules, Standing};
 use crate::cc::single::{
@@ -17,30 +18,31 @@ use crate::cc::{Abort, Env, Intent, Refused};
 use crate::memory::OutOfMemory;
 use crate::record::Record;
 
-/// Steps before a transaction gives way: a holder at work is done by then, and one that is idle is waited for
-/// asleep, when the transaction is run again.
+/// Steps before a transaction aborts. A holder that is at work has ended by then. For an idle holder the transaction
+/// waits asleep when it is run again.
 const STEPS_MAX: u32 = if cfg!(braid_shuttle) { 1 << 10 } else { 1 << 14 };
-/// Steps before a transaction that reads goes on without a lock: so an idle holder keeps none from reading.
+/// Steps before a transaction that reads continues without a lock. An idle holder therefore stops no reader.
 const STEPS_OF_READS_MAX: u32 = STEPS_MAX / 4;
-/// Steps in which one that is going to share a lock lets those go first that want it alone.
+/// Steps in which a transaction that wants to share a lock lets transactions go first that want it alone.
 const POLITE_STEPS_MAX: u32 = if cfg!(braid_shuttle) { 4 } else { 256 };
-/// Most steps between two looks at a lock; and where the thread does nothing else, after the first ones.
+/// The largest number of steps between two looks at a lock. If the thread does nothing else, the limit is
+/// `STEPS_BETWEEN_IN_PLACE` after the first `STEPS_AT_ONCE` steps.
 const STEPS_BETWEEN: u32 = 64;
 const STEPS_BETWEEN_IN_PLACE: u32 = 4;
 const STEPS_AT_ONCE: u32 = 8;
 
-/// How far a transaction has come in line.
+/// The result of a transaction's step in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// It has the record's lock.
+    /// The transaction has the record's lock.
     Has,
-    /// It goes on without.
+    /// The transaction continues without the lock.
     Passes,
     Waits,
 }
 
-/// Gets hold of a record's lock if the record is hot, or waits (`Access::InLine`). `leaves`: it is come back to as often as others of
-/// the worker are; else it is all that its thread does.
+/// Takes a record's lock if the record is hot, or waits (`Access::InLine`). `leaves`: the worker steps the access as
+/// often as those of its other transactions; otherwise the thread does nothing else.
 #[inline(never)]
 pub(super) fn line_up<R: Rules, P: Policy>(
     access: &mut Access,
@@ -65,7 +67,7 @@ pub(super) fn line_up<R: Rules, P: Policy>(
         Held::Alone if txn.sleeps && env.shared.sleeps_beside(txn, record, true) => {
             return Err(Refused::Abort(Abort::WriteConflict));
         }
-        // (A read needs no lock, and a transaction that waits shares none.)
+        // A read needs no lock, and a waiting transaction shares none.
         Held::Shared if txn.sleeps && still_sleeps(record, env, txn) => {
             stop_waiting(steps, env, txn);
             return Ok(Line::Passes);
@@ -81,7 +83,7 @@ pub(super) fn line_up<R: Rules, P: Policy>(
         stop_waiting(steps, env, txn);
         return Ok(Line::Has);
     };
-    // (The longer the wait, the hotter.)
+    // The longer the wait, the hotter the record.
     if lock != 0 && (steps == 0 || steps.is_power_of_two()) {
         note_meeting(record, held, lock, env);
     }
@@ -93,7 +95,7 @@ pub(super) fn line_up<R: Rules, P: Policy>(
         give_back_shares(env, txn);
     }
     match intent {
-        // Its lock is no condition for reading it.
+        // A read does not need the lock.
         Intent::Read if steps >= STEPS_OF_READS_MAX => {
             stop_waiting(steps, env, txn);
             return Ok(Line::Passes);
@@ -108,23 +110,24 @@ pub(super) fn line_up<R: Rules, P: Policy>(
     Ok(Line::Waits)
 }
 
-/// The transaction goes on; it has been in line for `steps` steps.
+/// Says that the transaction no longer waits, after `steps` steps in line.
 fn stop_waiting<P: Policy>(steps: u32, env: Env<'_, Single<P>>, txn: &Txn) {
     if steps != 0 {
         publish(env, txn, false);
     }
 }
 
-/// A transaction in line looks at the lock at this step. Each look takes the lock's line from the cache of its holder.
+/// Returns true if a transaction in line looks at the lock at this step. Each look takes the lock's cache line from its
+/// holder.
 fn is_due(steps: u32, leaves: bool) -> bool {
     match leaves {
         true => steps.is_power_of_two() || steps.is_multiple_of(STEPS_BETWEEN),
-        // (These steps grow by themselves.)
+        // The time between these steps grows by itself.
         false => steps < STEPS_AT_ONCE || steps.is_multiple_of(STEPS_BETWEEN_IN_PLACE),
     }
 }
 
-/// How the transaction is to lock the record.
+/// Returns how the transaction locks the record.
 #[inline(always)]
 fn wanted<R: Rules, P: Policy>(
     record: *const Record,
@@ -154,7 +157,7 @@ fn wanted<R: Rules, P: Policy>(
     })
 }
 
-/// What could not be had, and the lock's word.
+/// Fails with the lock that could not be taken, and the lock's word.
 type Tried = Result<(), (Held, u64)>;
 
 /// Tries to share the lock of the record.
@@ -187,7 +190,7 @@ fn try_share<P: Policy>(
     })
 }
 
-/// Tries to lock the record alone, when it is the transaction's turn.
+/// Tries to lock the record alone, if it is the transaction's turn.
 fn try_alone<P: Policy>(
     record: *const Record,
     env: Env<'_, Single<P>>,
@@ -204,7 +207,7 @@ fn try_alone<P: Policy>(
     Ok(lock_alone(record, at, env, txn).map_err(|lock| (Held::Alone, lock)))
 }
 
-/// Locks the record of entry number `at` alone, unless others have it.
+/// Locks the record of entry number `at` alone, unless other transactions have its lock.
 pub(super) fn lock_alone<P: Policy>(
     record: *const Record,
     at: usize,
@@ -217,7 +220,7 @@ pub(super) fn lock_alone<P: Policy>(
         Held::Shared => true,
         Held::Not => false,
     };
-    publish(env, txn, true); // it may be about to wait, and must not seem to go on between two looks
+    publish(env, txn, true); // it may be about to wait, and must not seem to run between two looks
     env.shared.lock_alone(record, tag, has_share)?;
     publish(env, txn, false);
     txn.accesses.entries[at].held = Held::Alone;
@@ -225,7 +228,8 @@ pub(super) fn lock_alone<P: Policy>(
     Ok(())
 }
 
-/// The transaction has found the record locked by another one: without locks one of them would have failed.
+/// Notes that the transaction has found the record locked by another transaction. Without locks one of the two would
+/// have failed.
 #[cold]
 fn note_meeting<P: Policy>(record: *const Record, wanted: Held, lock: u64, env: Env<'_, Single<P>>) {
     let (heat, group) = (env.shared.heat(), env.shared.group(record));
@@ -237,7 +241,7 @@ fn note_meeting<P: Policy>(record: *const Record, wanted: Held, lock: u64, env: 
     }
 }
 
-/// Gives back what the transaction shares: what it has read there is validated in any case.
+/// Gives the transaction's shares back. What it has read in these records is validated in any case.
 pub(super) fn give_back_shares<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn) {
     for entry in &mut txn.accesses.entries {
         if entry.held == Held::Shared {
@@ -248,7 +252,7 @@ pub(super) fn give_back_shares<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn
     }
 }
 
-/// What the transaction, which is going to wait and says so, is to the holder of a lock. Asked at each look.
+/// Says that the transaction is going to wait, and returns how it stands to the holder of a lock. Called at each look.
 fn standing<P: Policy>(record: *const Record, lock: u64, env: Env<'_, Single<P>>, txn: &mut Txn) -> Standing {
     publish(env, txn, true);
     let has_alone = has_alone(txn);
@@ -257,15 +261,16 @@ fn standing<P: Policy>(record: *const Record, lock: u64, env: Env<'_, Single<P>>
     Standing { has_alone, holder, keeps_more_waiting }
 }
 
-/// The open transaction that has this lock alone.
+/// Returns the open transaction that has this lock alone.
 fn holder<P: Policy>(lock: u64, env: Env<'_, Single<P>>, txn: &Txn) -> Option<Other> {
     let holder = holder_of_lock(lock)?;
     let age = env.shared.registry.age_of(holder)?;
-    let is_younger = (txn.age, txn.member.place()) < (age >> 1, holder.descriptor()); // (begun at one time: places decide)
+    let is_younger = (txn.age, txn.member.place()) < (age >> 1, holder.descriptor()); // at a tie places decide
     Some(Other { waits: age & 1 != 0, is_younger })
 }
 
-/// Whether the transaction may sleep until the holder of this record's lock ends: it does not look again meanwhile.
+/// Returns true if the transaction may sleep until the holder of this record's lock ends. It does not look again
+/// meanwhile.
 pub(super) fn may_sleep<P: Policy>(record: *const Record, env: Env<'_, Single<P>>, txn: &mut Txn) -> bool {
     give_back_shares(env, txn);
     publish(env, txn, true);
@@ -274,7 +279,7 @@ pub(super) fn may_sleep<P: Policy>(record: *const Record, env: Env<'_, Single<P>
     txn.sleeps
 }
 
-/// Another operation of the transaction sleeps in the queue of a row.
+/// Returns true if another operation of the transaction sleeps in the queue of a row.
 #[cold]
 fn still_sleeps<P: Policy>(record: *const Record, env: Env<'_, Single<P>>, txn: &mut Txn) -> bool {
     env.shared.sleeps_beside(txn, record, false);
@@ -285,15 +290,15 @@ fn has_alone(txn: &Txn) -> bool {
     txn.accesses.entries.iter().any(|entry| entry.held == Held::Alone)
 }
 
-/// Others wait for what the transaction has locked; so it does not let those go first that want the next record alone, of which some
-/// may want that, too.
+/// Returns true if other transactions wait for what the transaction has locked. It then does not let transactions go
+/// first that want the next record alone, because some of them may also want what it has locked.
 fn keeps_others_waiting<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn) -> bool {
     let mut alone = txn.accesses.entries.iter().filter(|entry| entry.held == Held::Alone);
     alone.any(|entry| env.shared.group(entry.record).is_awaited())
 }
 
-/// A record that the transaction has locked is waited for, and is much hotter than the group of the one that it wants: were it to wait
-/// there, all those would as well.
+/// Returns true if other transactions wait for a record that the transaction has locked, and that record is much hotter
+/// than the group of the wanted record. If the transaction waited, all of them would wait, too.
 fn keeps_more_waiting<P: Policy>(wanted: &Group, env: Env<'_, Single<P>>, txn: &Txn) -> bool {
     let heat = env.shared.heat();
     let limit = 2 * heat.heat_of(wanted, Wants::Write);
@@ -303,7 +308,7 @@ fn keeps_more_waiting<P: Policy>(wanted: &Group, env: Env<'_, Single<P>>, txn: &
     })
 }
 
-/// Tells others how old the transaction is, and whether it waits.
+/// Tells other transactions how old the transaction is, and whether it waits.
 pub(super) fn publish<P: Policy>(env: Env<'_, Single<P>>, txn: &Txn, waits: bool) {
     debug_assert!(txn.age >> (u64::BITS - 1) == 0, "ages are times");
     env.shared.registry.set_age(txn.member.place(), txn.age << 1 | u64::from(waits));

@@ -1,20 +1,24 @@
-//! Adaptive: optimistic where transactions do not meet, and locks where they do. Transactions that would conflict at a hot
-//! record line up there, across workers, instead of undoing each other.
+//! Adaptive: serializable. It is optimistic where transactions do not meet, and locks where they do. Transactions
+//! that would conflict at a hot record line up there, across workers, instead of undoing each other.
 //!
-//! A transaction reads and validates as under Silo. Which records are hot is known from counters of where transactions
-//! have met ([`Heat`](super::single::Heat)): those have been raised by transactions that failed at their validation, or
-//! found another one's lock or latch. A hot record is locked before it is read: alone if transactions that have come by
-//! the same path have gone on to write it, else shared if readers have often failed there. If the lock is taken, the
-//! transaction waits, suspended: see `line.rs`.
+//! The steps of a transaction:
+//! 1. It reads as under Silo, but first locks a hot record: alone if transactions that came by the same path went on
+//!    to write the record, and otherwise shared if readers have often failed there. If the lock is taken, the
+//!    transaction waits, suspended: see `line.rs`.
+//! 2. At its commit it latches what it writes, and aborts if another transaction has locked such a record.
+//! 3. It validates everything that it has read as under Silo, whatever it has locked.
 //!
-//! After Wang, Kimura: Mostly-optimistic concurrency control for highly contended dynamic workloads on a thousand cores, VLDB
-//! 2016. Different here: how a read locks its record, alone or shared, is learned; a transaction that meets a lock waits whatever the
-//! order of locks is, unless that might close a circle; transactions of one worker take turns among themselves for a bounded
-//! time before those of another one have theirs.
+//! Counters ([`Heat`](super::single::Heat)) say which records are hot. A transaction raises them if its validation
+//! fails, or if it finds another transaction's lock or latch.
 //!
-//! Why no change of scheme needs a quiescent point: locks are an addition. Each commit validates what it has read, and
-//! gives way to another one's lock on what it writes, whether or not the transaction itself has looked how hot records are. So
-//! transactions that lock everything, some records or none are serializable beside each other.
+//! After Wang, Kimura: Mostly-optimistic concurrency control for highly contended dynamic workloads on a thousand
+//! cores, VLDB 2016. Different here: whether a read locks alone or shared is learned; a transaction that meets a lock
+//! waits whatever the order of locks is, unless the wait might close a cycle; transactions of one worker take turns
+//! among themselves for a bounded time before those of another worker.
+//!
+//! No change of scheme needs a quiescent point, because locks are an addition. Each commit does steps 2 and 3,
+//! whether or not its transaction has looked at the heat of records. Transactions that lock everything, some records
+//! or none are therefore serializable beside each other.
 
 mod line;
 mod rules;
@@ -37,20 +41,20 @@ use line::{Line, give_back_shares, line_up, lock_alone, may_sleep, publish};
 use rules::{ByChance, ByMeetings, Everywhere, Rules};
 use std::marker::PhantomData;
 
-/// Optimistic concurrency control with locks on hot records: serializable; a transaction that would conflict at a record where
-/// others often do waits for it, and one that has read what others have overwritten meanwhile is run again.
+/// Optimistic concurrency control with locks on hot records: serializable. A transaction waits for a record at which
+/// transactions often conflict. It is run again if other transactions have meanwhile overwritten what it has read.
 pub type Adaptive = Single<Heeding<ByMeetings>>;
 
-/// The same, for tests: all records are hot.
+/// The same scheme for tests: all records are hot.
 pub type AllHot = Single<Heeding<Everywhere>>;
-/// The same, for tests: some records are hot at times.
+/// The same scheme for tests: some records are hot at times.
 pub type HotByChance = Single<Heeding<ByChance>>;
 
-/// Silo's reads and validation, and locks on what `R` says is hot.
+/// Silo's reads and validation, and locks on the records that are hot according to `R`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heeding<R>(PhantomData<fn() -> R>);
 
-/// What is done without locks.
+/// The scheme without locks.
 type Base = Optimistic<ByNewest>;
 
 type Scope<'e, R> = Env<'e, Single<Heeding<R>>>;
@@ -101,10 +105,10 @@ impl<R: Rules> Policy for Heeding<R> {
     ) -> bool {
         let is_apart = matches!(intent, Intent::Untracked | Intent::Lock);
         if !txn.heeds || is_apart || matches!(access, Access::Fetching(..)) {
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has made the promise that `access` asks for, and `Base` asks for the same.
             return unsafe { Base::access(access, record, intent, base(env), txn, s) };
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: as above, and `access_in_line` asks for the same.
         unsafe { access_in_line(access, record, intent, env, txn, s) }
     }
 
@@ -117,14 +121,14 @@ impl<R: Rules> Policy for Heeding<R> {
         if txn.heeds {
             claim(env, txn, record)?;
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `will_write` asks for, and `Base` asks for the same.
         unsafe { Base::will_write(base(env), txn, record, depends) }
     }
 
     unsafe fn lock(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<Option<bool>, Refused> {
         give_back_shares(env, txn);
         publish(env, txn, false);
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `lock` asks for, and `Base` asks for the same.
         let locked = unsafe { Base::lock(base(env), txn, record) }?;
         let lock = record_of(record).lock();
         if locked.is_none() && holder_of_lock(lock).is_none() && shares_of(lock) != 0 {
@@ -164,7 +168,7 @@ impl<R: Rules> Policy for Heeding<R> {
     }
 }
 
-/// An access of a transaction that heeds how hot records are.
+/// Steps an access of a transaction that heeds how hot records are.
 ///
 /// # Safety
 /// As [`Policy::access`].
@@ -184,13 +188,14 @@ unsafe fn access_in_line<S: Suspend, R: Rules>(
         }
         Ok(Line::Passes) => {
             *access = Access::New;
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has made the promise that `access` asks for, and `Base` asks for the same.
             unsafe { Base::access(access, record, intent, base(env), txn, s) }
         }
-        // Others wait for it, so it is not left at a miss; and few are to be expected where it is hot.
+        // Other transactions wait for the record, so the access does not suspend at a miss. Misses are rare at a hot
+        // record.
         Ok(Line::Has) => {
             *access = Access::New;
-            // SAFETY: by the caller's promise.
+            // SAFETY: as above.
             unsafe { Base::access(access, record, intent, base(env), txn, &mut PrefetchOnly) }
         }
         Err(refused) => {
@@ -200,8 +205,8 @@ unsafe fn access_in_line<S: Suspend, R: Rules>(
     }
 }
 
-/// Locks a hot record that the transaction is going to write, if it can be had at once. If it cannot, and the transaction has read
-/// what the other one is going to overwrite, it gives way.
+/// Locks a hot record that the transaction is going to write, if the lock is free. If it is not, and the transaction
+/// has read what the holder is going to overwrite, the transaction aborts.
 fn claim<R: Rules>(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> Result<(), Refused> {
     let (heat, number) = (env.shared.heat(), env.shared.number_of(record));
     let group = heat.group(number);
@@ -213,10 +218,10 @@ fn claim<R: Rules>(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> R
     if lock_alone(record, at, env, txn).is_ok() {
         return Ok(());
     }
-    publish(env, txn, false); // it does not wait
+    publish(env, txn, false); // the transaction does not wait
     let entry = txn.accesses.entries[at];
     if entry.seen.is_none() {
-        return Ok(()); // it may be free when the transaction commits
+        return Ok(()); // the record may be free when the transaction commits
     }
     heat.raise(group, Wants::Write);
     if entry.path != 0 {
@@ -225,7 +230,7 @@ fn claim<R: Rules>(env: Scope<'_, R>, txn: &mut Txn, record: *const Record) -> R
     Err(Refused::Abort(Abort::WriteConflict))
 }
 
-/// What the transaction writes, and may not: it is gone, or another one has locked it.
+/// Returns a record that the transaction must not write, because it is gone or another transaction has locked it.
 #[inline(always)]
 fn refused(txn: &Txn) -> Option<(*const Record, Target)> {
     let tag = txn.member.tag;
@@ -244,7 +249,7 @@ fn refused(txn: &Txn) -> Option<(*const Record, Target)> {
     found.map(|(record, write)| (record, write.target))
 }
 
-/// Notes what the transaction, which is going to commit, has gone on to do with the hot records that it has read.
+/// Notes for each hot record that the committing transaction has read whether it went on to write the record.
 fn learn<R: Rules>(env: Scope<'_, R>, txn: &Txn) {
     for (number, entry) in txn.accesses.entries.iter().enumerate() {
         if entry.path != 0 {

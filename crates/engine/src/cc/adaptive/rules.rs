@@ -1,51 +1,51 @@
-//! Which records are hot, and which transactions may wait in line.
+//! Rules that say which records are hot, and which transactions may wait in line.
 
 use crate::cc::single::{Group, Heat, Txn, Wants};
 
-/// Says which records are hot, and which transactions may wait. Whatever it says, committed transactions are
-/// serializable.
+/// Says which records are hot, and which transactions may wait. Committed transactions are serializable whatever the
+/// rules say.
 pub trait Rules: Sized + Send + Sync + 'static {
-    /// A transaction that waits looks at the lock at growing distances.
+    /// A waiting transaction looks at the lock at growing intervals.
     const LOOKS_RARELY: bool = true;
-    /// A transaction that waits keeps what it shares: an error for tests.
+    /// A waiting transaction keeps its shares: an error for tests.
     const KEEPS_SHARES: bool = false;
 
-    /// Whether a transaction that begins now is to look how hot records are.
+    /// Returns true if a transaction that begins now looks how hot records are.
     fn heeds(heat: &Heat) -> bool;
 
-    /// Whether the record with this number, of this group, is hot for those that want this of it.
+    /// Returns true if the record with this number, of this group, is hot for transactions that want `wants` of it.
     fn is_hot(heat: &Heat, group: &Group, wants: Wants, txn: &Txn, record: u32) -> bool;
 
-    /// Whether a transaction that shares no lock may wait for one.
+    /// Returns true if a transaction that shares no lock may wait for a lock.
     #[inline(always)]
     fn may_wait(standing: Standing) -> bool {
         let Standing { has_alone, holder, keeps_more_waiting } = standing;
         let Some(Other { waits, is_younger }) = holder.filter(|_| has_alone) else { return true };
-        // (In a circle all wait: then age alone counts, so that not both give way.)
+        // In a cycle all transactions wait. Age alone counts then, so that only one aborts.
         if waits { is_younger } else { !keeps_more_waiting }
     }
 }
 
-/// What a transaction that meets a lock is to others, and they to it.
+/// How a transaction that meets a lock stands to the holder of the lock and to the transactions that wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
-    /// It has locked something alone.
+    /// The transaction has locked a record alone.
     pub(super) has_alone: bool,
-    /// The transaction that has the wanted record alone; `None`: others share it, or it is free.
+    /// The transaction that has the wanted record alone; `None`: other transactions share it, or it is free.
     pub(super) holder: Option<Other>,
-    /// More wait for what it has locked than for what it wants.
+    /// More transactions wait for what the transaction has locked than for what it wants.
     pub(super) keeps_more_waiting: bool,
 }
 
-/// The holder of a lock, beside the transaction that meets it.
+/// The holder of a lock, compared with the transaction that meets the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Other {
-    /// It waits for a lock itself.
+    /// The holder waits for a lock itself.
     pub(super) waits: bool,
     pub(super) is_younger: bool,
 }
 
-/// Where transactions have lately met others.
+/// Records are hot where transactions have lately met.
 #[derive(Clone, Copy, Debug)]
 pub struct ByMeetings;
 
@@ -61,7 +61,7 @@ impl Rules for ByMeetings {
     }
 }
 
-/// All records: for tests.
+/// All records are hot: for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Everywhere;
 
@@ -77,7 +77,7 @@ impl Rules for Everywhere {
     }
 }
 
-/// Some records, some of the time, for some transactions: for tests.
+/// Some records are hot, some of the time, for some transactions: for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct ByChance;
 
@@ -95,7 +95,7 @@ impl Rules for ByChance {
             (begin ^ u64::from(txn.member.place()) << 48).wrapping_add(accessed << 8).wrapping_mul(FACTOR);
         let mixed =
             (mixed >> 20 ^ u64::from(record) << 1 ^ u64::from(wants == Wants::Read)).wrapping_mul(FACTOR);
-        mixed >> 62 != 0 // three times of four
+        mixed >> 62 != 0 // three times out of four
     }
 }
 
@@ -103,8 +103,8 @@ impl Rules for ByChance {
 mod tests {
     use super::*;
 
-    /// In a circle of two that have each locked something, the younger gives way and the older waits on; and one that is in nobody's
-    /// way, or for which nobody waits, waits whatever its age.
+    /// Proves that in a cycle of two transactions, each with a lock alone, the younger aborts and the older waits on. A
+    /// transaction waits whatever its age if the holder does not wait, or if it has itself locked nothing alone.
     #[test]
     fn one_in_a_circle_gives_way() {
         let may_wait = |has_alone, waits, is_younger| {

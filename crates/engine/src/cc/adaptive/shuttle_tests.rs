@@ -1,5 +1,6 @@
-//! Models of transactions that line up, over many schedules; each fails with an error planted that it is there to notice. (What
-//! all schemes with one value per record keep is modelled with them, for this one with all records hot, and with some.)
+//! Models of transactions that line up, over many schedules. Each model fails with the planted error that it is meant
+//! to notice. `single/shuttle_tests.rs` models what all schemes with one value per record keep, for this scheme with
+//! all records hot, and with some.
 
 use super::rules::{Rules, Standing};
 use super::{AllHot, Heeding, HotByChance};
@@ -16,12 +17,12 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 
-/// All is hot, and a rule of waiting is broken.
+/// All records are hot, and a rule of waiting is broken.
 struct Erring<const BUG: u32>;
 
 /// Transactions wait for each other.
 const ALL_WAIT: u32 = 1;
-/// One that waits keeps what it shares.
+/// A waiting transaction keeps its shares.
 const SHARES_KEPT: u32 = 2;
 
 impl<const BUG: u32> Rules for Erring<BUG> {
@@ -43,12 +44,12 @@ impl<const BUG: u32> Rules for Erring<BUG> {
 
 type CarelessWaits<const BUG: u32> = Single<Heeding<Erring<BUG>>>;
 
-/// All is hot, and a step of the commit is done wrong.
+/// All records are hot, and a step of the commit is done wrong.
 struct Careless<const BUG: u32>;
 
-/// What was locked when it was read is not validated.
+/// A record that was locked when it was read is not validated.
 const LOCKED_NOT_VALIDATED: u32 = 3;
-/// A commit does not look whether others have locked what it writes.
+/// A commit does not look whether other transactions have locked what it writes.
 const LOCKS_IGNORED: u32 = 4;
 /// Reads are validated before what is written is latched.
 const VALIDATED_TOO_EARLY: u32 = 5;
@@ -91,7 +92,7 @@ impl<const BUG: u32> Policy for Careless<BUG> {
         txn: &mut Txn,
         s: &mut S,
     ) -> bool {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `access` asks for, and `Right` asks for the same.
         unsafe { Right::access(access, record, intent, right(env), txn, s) }
     }
 
@@ -101,7 +102,7 @@ impl<const BUG: u32> Policy for Careless<BUG> {
         record: *const Record,
         depends: bool,
     ) -> Result<Option<bool>, Refused> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `will_write` asks for, and `Right` asks for the same.
         unsafe { Right::will_write(right(env), txn, record, depends) }
     }
 
@@ -110,7 +111,7 @@ impl<const BUG: u32> Policy for Careless<BUG> {
         txn: &mut Txn,
         record: *const Record,
     ) -> Result<Option<bool>, Refused> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `lock` asks for, and `Right` asks for the same.
         unsafe { Right::lock(right(env), txn, record) }
     }
 
@@ -140,8 +141,8 @@ impl<const BUG: u32> Policy for Careless<BUG> {
 
 type CarelessCommits<const BUG: u32> = Single<Careless<BUG>>;
 
-/// Each of two transactions shares what the other one wants alone. Neither waits for the other for ever; and if both commit, one has
-/// missed what the other has written.
+/// Each of two transactions shares what the other wants alone. Neither waits for the other for ever. If both commit,
+/// one has missed what the other has written.
 fn shares_cross<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     {
@@ -173,7 +174,8 @@ fn shares_cross<C: ConcurrencyControl>() {
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
 }
 
-/// A transaction that has locked a row alone commits, whatever another one writes that looks at no locks before its commit.
+/// A transaction that has locked a row alone commits, whatever is written by another transaction that looks at no locks
+/// before its commit.
 fn locked_rows_stay<C: ConcurrencyControl<Txn = Txn>>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(b"0"));
@@ -193,7 +195,7 @@ fn locked_rows_stay<C: ConcurrencyControl<Txn = Txn>>() {
     let mut txn = hand.begin();
     let seen = read(&hand, &mut txn, 1, Intent::Covered);
     seen.expect("nobody else locks").expect("it is there");
-    // (A commit that latched the row before it was locked: the key would have to be looked for again.)
+    // If a commit latched the row before it was locked, the key would have to be looked for again.
     match hand.change(&mut txn, 1, Change::Put(b"2")) {
         Ok(crate::cc::Written::Done) => {
             assert!(hand.try_commit(txn, thread::yield_now), "it was overtaken");
@@ -203,14 +205,14 @@ fn locked_rows_stay<C: ConcurrencyControl<Txn = Txn>>() {
     calm.join().expect("its assertions hold");
 }
 
-/// Proves that transactions that share what others want alone come to an end, and notice each other.
+/// Proves that transactions end and notice each other if each shares what the other wants alone.
 #[test]
 fn shares_and_locks() {
     check_both(shares_cross::<AllHot>);
     check_both(shares_cross::<HotByChance>);
 }
 
-/// Proves that what is locked is left alone by those that do not line up.
+/// Proves that transactions that do not line up leave locked rows alone.
 #[test]
 fn calm_and_hot_transactions_meet() {
     check_both(locked_rows_stay::<AllHot>);
@@ -223,28 +225,28 @@ fn planted_all_wait() {
     notices(|| crossing::<CarelessWaits<ALL_WAIT>>(true));
 }
 
-/// Proves that they notice it if one that waits keeps what it shares.
+/// Proves that the models notice a waiting transaction that keeps its shares.
 #[test]
 #[should_panic(expected = "they wait for each other")]
 fn planted_shares_kept() {
     notices(shares_cross::<CarelessWaits<SHARES_KEPT>>);
 }
 
-/// Proves that they notice it if what was once locked is taken to be unchanged.
+/// Proves that the models notice it if what was once locked is assumed to be unchanged.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_locked_not_validated() {
     notices(shares_cross::<CarelessCommits<LOCKED_NOT_VALIDATED>>);
 }
 
-/// Proves that they notice a commit that does not look for locks.
+/// Proves that the models notice a commit that does not look for locks.
 #[test]
 #[should_panic(expected = "it was overtaken")]
 fn planted_locks_ignored() {
     notices(locked_rows_stay::<CarelessCommits<LOCKS_IGNORED>>);
 }
 
-/// Proves that they notice a validation before the latches.
+/// Proves that the models notice a validation before the latches.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_validated_too_early() {

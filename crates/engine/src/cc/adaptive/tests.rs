@@ -1,5 +1,5 @@
-//! Transactions taken step by step: that the scheme follows the phases of a workload, by its counters; that those that would
-//! conflict line up; and that those that lock and those that do not are safe beside each other.
+//! Tests that take transactions step by step. By its counters the scheme follows the phases of a workload. Transactions
+//! that would conflict line up. Transactions that lock and transactions that do not are safe beside each other.
 
 use super::super::models::{Bench, Hand};
 use super::{Adaptive, AllHot};
@@ -9,7 +9,7 @@ use crate::suspend::Never;
 
 type Txn = <Adaptive as ConcurrencyControl>::Txn;
 
-/// Goes on with an access; `None`: it has to wait.
+/// Makes one step of an access; `None`: the access has to wait.
 fn access<C: ConcurrencyControl<Txn = Txn, Access = Access>>(
     hand: &Hand<'_, C>,
     txn: &mut Txn,
@@ -28,7 +28,8 @@ fn held<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &Txn, key: u64) -> Held 
     txn.accesses.find(record).map_or(Held::Not, |at| txn.accesses.entries[at].held)
 }
 
-/// A transaction reads a row and changes it; another one has changed it meanwhile. Whether it commits.
+/// Runs a transaction that reads a row and changes it, while another transaction has changed it in between. Returns
+/// true if the first commits.
 fn meet(hand: &Hand<'_, Adaptive>, key: u64) -> bool {
     let mut txn = hand.begin();
     hand.try_read(&mut txn, key).expect("nobody has it").expect("it is there");
@@ -37,7 +38,7 @@ fn meet(hand: &Hand<'_, Adaptive>, key: u64) -> bool {
     hand.try_commit(txn, || unreachable!("no other commits"))
 }
 
-/// Transactions that meet nobody.
+/// Runs transactions that meet no others.
 fn calm(hand: &Hand<'_, Adaptive>, transactions: u32) {
     for _ in 0..transactions {
         let mut txn = hand.begin();
@@ -53,7 +54,8 @@ fn is_heeding(hand: &Hand<'_, Adaptive>) -> bool {
     heeds
 }
 
-/// Where transactions fail they line up soon; when they do not meet any more, nothing is looked at; and so again.
+/// Proves that transactions soon line up where they fail, that no counter is looked at when they no longer meet, and
+/// that both repeat.
 #[test]
 fn phases_are_followed() {
     let bench = Bench::<Adaptive>::new();
@@ -68,7 +70,7 @@ fn phases_are_followed() {
     }
 }
 
-/// Row 1 is hot: after one transaction has shown what becomes of a read, the next ones wait for each other.
+/// Makes row 1 hot. After one transaction has shown what follows a read, the next transactions wait for each other.
 fn line_up(hand: &Hand<'_, Adaptive>) {
     let mut txn = hand.begin();
     hand.try_read(&mut txn, 1).expect("nobody has it");
@@ -91,7 +93,8 @@ fn line_up(hand: &Hand<'_, Adaptive>) {
     hand.commit(two);
 }
 
-/// A transaction that began in a calm phase respects the locks of those that line up, and these find out if it was first.
+/// Proves that a transaction that began in a calm phase respects the locks of transactions that line up, and that these
+/// notice if it was first.
 #[test]
 fn calm_and_hot_transactions_meet() {
     let bench = Bench::<Adaptive>::new();
@@ -113,7 +116,8 @@ fn calm_and_hot_transactions_meet() {
     hand.commit(late);
 }
 
-/// Of two that want what the other has, the younger gives way when both wait, and the older goes on.
+/// Proves that of two transactions that want what the other has, the younger aborts when both wait, and the older
+/// continues.
 #[test]
 fn circles_are_broken() {
     let bench = Bench::<AllHot>::new();
@@ -132,7 +136,8 @@ fn circles_are_broken() {
     hand.commit(old);
 }
 
-/// A transaction that waits shares nothing; so those that share a lock do not wait, and what it has shared is validated.
+/// Proves that a waiting transaction shares nothing. Transactions that share a lock therefore do not wait, and what the
+/// waiting transaction has shared is validated.
 #[test]
 fn waiting_gives_shares_back() {
     let bench = Bench::<AllHot>::new();
@@ -154,7 +159,7 @@ fn waiting_gives_shares_back() {
     assert!(!hand.try_commit(one, || unreachable!("no other commits")), "row 1 has changed");
 }
 
-/// A transaction that is run again keeps its age.
+/// Proves that a transaction that is run again keeps its age.
 #[test]
 fn ages_are_kept() {
     let bench = Bench::<AllHot>::new();

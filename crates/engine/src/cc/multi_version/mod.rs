@@ -1,5 +1,9 @@
-//! MVCC: multi-version timestamp ordering. A transaction gets its place in the order when it begins. It reads what is
-//! the newest as of then. A write that comes too late for its place is refused.
+//! MVCC: multi-version timestamp ordering, serializable. The steps of a transaction:
+//!
+//! 1. It gets its time, which is its place in the order, when it begins.
+//! 2. It reads what is the newest as of its time, and leaves its time where it reads.
+//! 3. A write puts a version before the others. It is refused if it comes too late for its time.
+//! 4. At its commit it goes through those ranges again in which keys came or went while it went through them.
 //!
 //! After Reed: Naming and synchronization in a decentralized computer system, 1978, and Bernstein and Goodman:
 //! Concurrency control in distributed database systems, ACM Computing Surveys 1981. README.md of this folder has the

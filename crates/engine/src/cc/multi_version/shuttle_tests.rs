@@ -1,5 +1,5 @@
-//! Models of what may meet, over many schedules: every atomic access is a place where another thread may go on. Each model fails
-//! with an error planted that it is there to notice.
+//! Models of what may meet, over many schedules. At every atomic access another thread may run. Each model fails with
+//! the planted error that it is meant to notice.
 
 use super::{MultiVersion, PlantedMultiVersion, planted};
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
@@ -13,7 +13,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
 use std::ops::Bound;
 
-/// How many values there are from one key to before another.
+/// Counts the values from key `from` to before key `to`.
 fn count<C: ConcurrencyControl>(
     hand: &Hand<'_, C>,
     txn: &mut C::Txn,
@@ -51,7 +51,8 @@ fn count<C: ConcurrencyControl>(
     Ok(found.len())
 }
 
-/// Each of two transactions counts the keys of a range, and brings one if there is none. If both commit, one has missed the other.
+/// Each of two transactions counts the keys of a range, and brings a key if there is none. If both commit, one has
+/// missed the other.
 fn empty_ranges<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let committed = Arc::new(AtomicU64::new(0));
@@ -74,7 +75,7 @@ fn empty_ranges<C: ConcurrencyControl>() {
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's key");
 }
 
-/// A transaction writes a record twice; another one sees the second value or none of them.
+/// A transaction writes a record twice. Another sees the second value or neither.
 fn written_twice<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(b"0"));
@@ -96,8 +97,8 @@ fn written_twice<C: ConcurrencyControl>() {
     writer.join().expect("its assertions hold");
 }
 
-/// A transaction reads a record, and writes another one; a second one locks that one, reads it and leaves it as it is, and writes the
-/// first.
+/// A transaction reads a first record and writes a second. Another transaction locks the second record, reads it,
+/// leaves it as it is, and writes the first.
 fn locks<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     {
@@ -132,13 +133,13 @@ fn commits_meet() {
     check_both(|| skew::<MultiVersion>(true));
 }
 
-/// Proves that the same holds where both insert what the other has read to be absent.
+/// Proves that the same holds if both insert what the other has found absent.
 #[test]
 fn inserts_meet() {
     check_both(|| skew::<MultiVersion>(false));
 }
 
-/// Proves that of two transactions, each of which brings a key into a range that the other has gone through, one notices.
+/// Proves that of two transactions, each of which brings a key into a range that the other has scanned, one notices.
 #[test]
 fn ranges_meet() {
     check_both(empty_ranges::<MultiVersion>);
@@ -150,13 +151,14 @@ fn updates_add_up() {
     check_both(increments::<MultiVersion>);
 }
 
-/// Proves that what a transaction commits with fits together, ranges included.
+/// Proves that what a committed transaction has read fits together, ranges included.
 #[test]
 fn transfers_are_read_whole() {
     check_both(transfers::<MultiVersion>);
 }
 
-/// Proves that a checkpoint that reads row by row has what was appended before it began, and nothing from behind its end.
+/// Proves that a checkpoint that reads row by row has what was appended before it began, and nothing from after its
+/// end.
 #[test]
 fn checkpoints_and_commits() {
     for change in [Change::Update(b"1"), Change::Insert(b"1"), Change::Delete] {
@@ -172,7 +174,7 @@ fn last_values_are_seen() {
     check_both(written_twice::<MultiVersion>);
 }
 
-/// Proves that a row that was locked counts as read, also when the lock is gone.
+/// Proves that a row that was locked counts as read even when the lock is gone.
 #[test]
 fn locks_are_reads() {
     check_both(locks::<MultiVersion>);
@@ -193,31 +195,31 @@ macro_rules! planted_models {
 }
 
 planted_models! {
-    /// Proves that the models notice reads that leave no time,
+    /// Proves that the models notice reads that leave no time.
     planted_read_times_forgotten: READ_TIMES_FORGOTTEN, || skew::<Erring>(true), "both have missed";
-    /// or leave it too late;
+    /// Proves that the models notice reads that leave their time too late.
     planted_read_times_late: READ_TIMES_LATE, || skew::<Erring>(true), "both have missed";
-    /// writes that look for it too early;
+    /// Proves that the models notice writes that look for the time of reads too early.
     planted_writes_unseen: WRITES_UNSEEN, || skew::<Erring>(true), "both have missed";
-    /// reads that do not wait;
+    /// Proves that the models notice reads that do not wait.
     planted_earlier_ignored: EARLIER_IGNORED, || skew::<Erring>(true), "both have missed";
-    /// absent keys that nobody is known to have looked for;
+    /// Proves that the models notice looks for absent keys that leave no time.
     planted_absence_forgotten: ABSENCE_FORGOTTEN, || skew::<Erring>(false), "both have missed";
-    /// ranges that nobody is known to have gone through;
+    /// Proves that the models notice scans of ranges that leave no time.
     planted_ranges_forgotten: RANGES_FORGOTTEN, empty_ranges::<Erring>, "both have missed";
-    /// keys that come regardless;
+    /// Proves that the models notice keys that come whatever times were left.
     planted_keys_come_unasked: KEYS_COME_UNASKED, empty_ranges::<Erring>, "both have missed";
-    /// ranges that are not gone through again;
+    /// Proves that the models notice ranges that are not scanned again.
     planted_no_rescan: NO_RESCAN, empty_ranges::<Erring>, "both have missed";
-    /// locks that leave no time;
+    /// Proves that the models notice locks that leave no time.
     planted_locks_forgotten: LOCKS_FORGOTTEN, locks::<Erring>, "both have missed";
-    /// reads that do not look for a later value of the same transaction;
+    /// Proves that the models notice reads that do not look for a later value of the same transaction.
     planted_early_values_seen: EARLY_VALUES_SEEN, written_twice::<Erring>, "never committed";
-    /// and checkpoints that do not wait for a commit under way.
+    /// Proves that the models notice checkpoints that do not wait for a commit under way.
     planted_commits_ignored: COMMITS_IGNORED, || checkpoint::<Erring>(Change::Update(b"1")), "lacks a change";
 }
 
-/// Proves that every error that can be planted has its test, here or among those of the scripts.
+/// Proves that every error that can be planted has its test, here or among the tests of the scripts.
 #[test]
 fn none_is_left_out() {
     let source = include_str!("shuttle_tests.rs");

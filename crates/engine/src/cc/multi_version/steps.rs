@@ -12,7 +12,7 @@ use crate::sync::atomic::{Ordering, fence};
 pub(super) type Scope<'e, R> = Env<'e, Mvcc<ByTime<R>>>;
 pub(super) type Open<R> = Txn<ByTime<R>>;
 
-/// Whether the keys that a transaction has found are the keys that exist as of its time.
+/// Says whether the keys that a transaction has found are the keys that exist as of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Fits,

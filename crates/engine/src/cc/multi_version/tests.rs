@@ -1,4 +1,4 @@
-//! The scheme by hand: transactions in orders chosen here.
+//! Tests that take transactions step by step.
 
 use super::MultiVersion;
 use crate::cc::{Abort, Change, ConcurrencyControl, Intent, Refused, TimestampOrdering, Written, models};
@@ -13,14 +13,15 @@ fn late<T>() -> Result<T, Refused> {
     Err(Refused::Abort(Abort::WriteConflict))
 }
 
-/// Whether a transaction commits that reads a record which has been overwritten since it began, and which is then the only one.
+/// Runs a transaction that reads a record which has been overwritten since it began, with no other transaction open
+/// then. Returns true if it commits.
 fn older_reader_commits<C: ConcurrencyControl>(hand: &models::Hand<'_, C>) -> bool {
     hand.commit_change(1, Change::Insert(b"0"));
     let mut older = hand.begin();
     hand.commit_change(1, Change::Update(b"1"));
     let id = hand.find(1).expect("it is there");
     let (mut access, record) = (C::Access::default(), hand.bench.record(id));
-    // SAFETY: found inside the hand's epoch.
+    // SAFETY: the record was found inside the hand's epoch.
     let has_ended = unsafe {
         C::access(&mut access, record, Intent::Read, hand.env(), &mut older, &mut crate::suspend::Never)
     };
@@ -37,14 +38,14 @@ fn older_reader_commits<C: ConcurrencyControl>(hand: &models::Hand<'_, C>) -> bo
     has_read
 }
 
-/// Proves what several versions are for: an older transaction reads what was there, where with one version it is refused.
+/// Proves what several versions are for: an older transaction reads what was there. With one version it is refused.
 #[test]
 fn older_readers_are_not_refused() {
     assert!(older_reader_commits(&Bench::new().hand()));
     assert!(!older_reader_commits(&models::Bench::<TimestampOrdering>::new().hand()));
 }
 
-/// Proves that a write gives way if the record has been read or written as of later, and only then.
+/// Proves that a write is refused if the record has been read or written as of a later time, and only then.
 #[test]
 fn late_writes_give_way() {
     let bench = Bench::new();
@@ -66,8 +67,8 @@ fn late_writes_give_way() {
     hand.commit(reader);
 }
 
-/// Proves that what a transaction reads is passed over by writers that are later, committed or not, and that it keeps that out of
-/// reach of reclamation.
+/// Proves that a transaction passes over versions of later transactions, committed or not, and that what it reads is
+/// not reclaimed.
 #[test]
 fn later_writes_are_passed_over() {
     let bench = Bench::new();
@@ -86,8 +87,8 @@ fn later_writes_are_passed_over() {
     assert_eq!(hand.find(1), None, "the record goes when nobody may see it");
 }
 
-/// Proves that a key that has been found absent as of later is not brought, whether there was no record, a deleted one, or one
-/// that is gone again.
+/// Proves that a transaction does not bring a key that has been found absent as of a later time, whether there was no
+/// record, a deleted record, or a record that is gone again.
 #[test]
 fn absent_keys_stay_absent() {
     let bench = Bench::new();
@@ -97,7 +98,7 @@ fn absent_keys_stay_absent() {
     assert_eq!(hand.try_read(&mut reader, 1), Some(None));
     assert_eq!(hand.change(&mut first, 1, Change::Put(b"1")), Err(Refused::Abort(Abort::Unserializable)));
     hand.abort(first);
-    // A later one makes a record, of which the reader sees nothing; then it is gone.
+    // A later transaction makes a record, of which the reader sees nothing. Then the record is gone.
     let mut later = hand.begin();
     assert_eq!(hand.change(&mut later, 2, Change::Put(b"1")), Ok(Written::Done));
     assert_eq!(hand.try_read(&mut reader, 2), Some(None));
@@ -112,7 +113,8 @@ fn absent_keys_stay_absent() {
     hand.commit(reader);
 }
 
-/// Proves that what was read without a note stays as it was, though it is superseded as of earlier, and reclaimed.
+/// Proves that what was read without a note stays as it was, although it is superseded as of an earlier time and
+/// reclaimed.
 #[test]
 fn untracked_reads_are_kept() {
     for value in [&LONG[..], b"0"] {
@@ -123,7 +125,7 @@ fn untracked_reads_are_kept() {
         let record = bench.record(hand.find(1).expect("it is there"));
         let mut access = Default::default();
         let (env, never) = (hand.env(), &mut crate::suspend::Never);
-        // SAFETY: found inside the hand's epoch; the access ends at once.
+        // SAFETY: the record was found inside the hand's epoch, and the access ends at once.
         let read = unsafe {
             assert!(MultiVersion::access(&mut access, record, Intent::Untracked, env, &mut reader, never));
             MultiVersion::value(&access, record, Intent::Untracked, &mut reader)
@@ -140,7 +142,8 @@ fn untracked_reads_are_kept() {
     }
 }
 
-/// Proves that a lock counts as a read when it is gone, and that a rollback does not let the transaction forget what it knew.
+/// Proves that a lock still counts as a read when it is gone, and that a transaction does not forget what it knew
+/// when it rolls back.
 #[test]
 fn what_was_known_stays_known() {
     let bench = Bench::new();

@@ -1,11 +1,11 @@
-//! The dead ends of queues, as walks find them.
+//! Tests of the dead ends of queues, as walks find them.
 
 use crate::metrics::SystemClock;
 use crate::{ConcurrencyControl, Database, MultiVersion, Options, Serializable, Snapshot, Table};
 use std::sync::Arc;
 
-/// Takes from one end of a queue and adds at the other, beside transactions that see what was taken. Returns how many rows behind the
-/// last one that was taken walks set out at the end from which rows are taken.
+/// Takes rows from one end of a queue and adds rows at the other, beside transactions that see what was taken.
+/// Returns how many rows behind the last taken row a walk from that end begins.
 fn distance<C: ConcurrencyControl>(is_reverse: bool) -> Option<u64> {
     const ROWS: u64 = 100;
     const TAKEN: u64 = 2000;
@@ -42,8 +42,8 @@ fn distance<C: ConcurrencyControl>(is_reverse: bool) -> Option<u64> {
     Some(TAKEN - if is_reverse { u64::MAX / 2 - bound } else { bound })
 }
 
-/// Proves that walks set out near the first row, at either end, where transactions read as of their beginning; and that they
-/// skip nothing where versions are written as of earlier times.
+/// Proves that walks from either end begin near the first row if transactions read as of their beginning, and skip
+/// nothing if versions are written as of earlier times.
 #[test]
 fn queues_have_dead_ends() {
     for is_reverse in [false, true] {

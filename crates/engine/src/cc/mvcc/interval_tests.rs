@@ -1,5 +1,5 @@
-//! Tests of which versions and keys stay between snapshots: by a random model of snapshots and writes, and by the number of records of a
-//! queue.
+//! Tests of which versions and keys stay between snapshots. They use a random model of snapshots and writes, and the
+//! number of records of a queue.
 
 use super::tests::Hand;
 use super::*;
@@ -10,15 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Bench<T> = models::Bench<Mvcc<T>>;
 
-/// Keys of the model: few, so that each has a history; no two of them share a place in what an index notes of keys that are gone.
+/// The number of keys of the model. There are few, so that each has a history. No two share a place in an index's
+/// notes of keys that are gone.
 const KEYS: u64 = 6;
 const READERS_MAX: usize = 12;
 
-/// An open snapshot, with what it is to see.
+/// An open snapshot, and what it must see.
 struct Reader<T: Tracker> {
     txn: Txn<T>,
     sees: BTreeMap<u64, u8>,
-    /// Keys that were written since.
+    /// Keys that were written since the snapshot was opened.
     written: BTreeSet<u64>,
 }
 
@@ -26,7 +27,7 @@ struct Model<'b, T: Tracker> {
     hand: models::Hand<'b, Mvcc<T>>,
     random: u64,
     state: BTreeMap<u64, u8>,
-    /// Each key's commits since there was no record of it: when, and whether it had a value then.
+    /// Each key's commits since it had no record: the time, and whether the key had a value then.
     commits: BTreeMap<u64, Vec<(Timestamp, bool)>>,
     readers: Vec<Reader<T>>,
 }
@@ -42,7 +43,7 @@ impl<'b, T: Tracker> Model<'b, T> {
         }
     }
 
-    /// SplitMix64.
+    /// Returns a random number less than `below`, by SplitMix64.
     fn random(&mut self, below: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.random ^ self.random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -75,7 +76,7 @@ impl<'b, T: Tracker> Model<'b, T> {
         self.readers.swap_remove(at)
     }
 
-    /// A new transaction commits a change.
+    /// Commits a change in a new transaction.
     fn write(&mut self, key: u64) {
         let value = self.random(256) as u8;
         let bytes = [value; 9];
@@ -105,8 +106,8 @@ impl<'b, T: Tracker> Model<'b, T> {
         }
     }
 
-    /// Writes in a transaction that began long ago. It is refused if the key was written since, and under schemes with times also if the
-    /// key was read.
+    /// Writes in a transaction that began long ago. The write is refused if the key was written since, and under
+    /// schemes with times also if the key was read.
     fn write_late(&mut self, key: u64) {
         let Reader { mut txn, written, .. } = self.take_reader();
         let made = self.change(&mut txn, key, Change::Put(&[0; 9]));
@@ -119,7 +120,7 @@ impl<'b, T: Tracker> Model<'b, T> {
         self.hand.abort(txn);
     }
 
-    /// Records that are gone were to go; the next commit of their keys is the first one of another record.
+    /// Checks that records that are gone had to go. The next commit of their keys is the first of another record.
     fn note_removed(&mut self) {
         let begins = self.begins();
         for (&key, commits) in &mut self.commits {
@@ -134,7 +135,7 @@ impl<'b, T: Tracker> Model<'b, T> {
         self.readers.iter().map(|reader| reader.txn.begin()).collect()
     }
 
-    /// Each open snapshot sees what there was.
+    /// Checks that each open snapshot sees what there was.
     fn read(&mut self, key: u64) {
         for reader in &mut self.readers {
             let value = self.hand.try_read(&mut reader.txn, key).expect("nothing to wait for");
@@ -143,7 +144,7 @@ impl<'b, T: Tracker> Model<'b, T> {
         }
     }
 
-    /// Cleans up, and compares with what has to stay.
+    /// Cleans up, and compares the chains with what has to stay.
     fn prune(&mut self) {
         Mvcc::<T>::relieve(self.hand.env());
         let begins = self.begins();
@@ -181,7 +182,7 @@ fn stays<T: Tracker>(commits: &[(Timestamp, bool)], begins: &[Timestamp]) -> usi
 fn chain_len<T: Tracker>(hand: &models::Hand<'_, Mvcc<T>>, key: u64) -> usize {
     let Some(id) = hand.find(key) else { return 0 };
     let next = |v: &*const Version| {
-        // SAFETY: nothing else is at work in these tests.
+        // SAFETY: no other thread runs in these tests.
         unsafe { v.as_ref() }.map(Version::next)
     };
     let head = slot_of(hand.bench.record(id)).head();
@@ -218,8 +219,8 @@ impl<T: Tracker> Scheme for Mvcc<T> {
     type Tracker = T;
 }
 
-/// Proves that what an open snapshot sees stays, and nothing else: versions, deleted records and their keys; and that a transaction
-/// that began before a record came and went does not write as if it had never been.
+/// Proves that exactly what open snapshots see stays: versions, deleted records and their keys. A transaction that
+/// began before a record came and went does not write as if the record had never been there.
 #[test]
 fn nothing_visible_goes_and_all_else_does() {
     model::<TrackerOf<Snapshot>>();
@@ -234,15 +235,17 @@ fn planted_interval() {
     model::<TrackerOf<Planted<{ planted::INTERVAL_LATE }>>>();
 }
 
-/// Proves that the model notices a write by a transaction that takes a key that came and went for one that was never there.
+/// Proves that the model notices a write by a transaction that treats a key that came and went as if it had never
+/// been there.
 #[test]
 #[should_panic(expected = "a write since its snapshot was missed")]
 fn planted_departed() {
     model::<TrackerOf<Planted<{ planted::DEPARTED_FORGOTTEN }>>>();
 }
 
-/// A queue of some rows, of which the first is taken and another one comes, beside open snapshots of different ages; some
-/// close in between, the oldest not. The records that there are at most beyond the rows, and the versions looked at for each row taken.
+/// Runs a queue of some rows, of which the first is taken and another is added, beside open snapshots of different
+/// ages. Some snapshots close in between, but not the oldest. Returns the largest number of records beyond the rows,
+/// and the number of versions looked at for each taken row.
 fn queue(snapshots: usize) -> (u64, usize) {
     const ROWS: u64 = 100;
     const TAKEN: u64 = 12_000;
@@ -271,8 +274,8 @@ fn queue(snapshots: usize) -> (u64, usize) {
     (beyond, looked_at / TAKEN as usize)
 }
 
-/// Proves that a queue leaves no more behind when snapshots are open, however old, than when none is, but for a few hundred records;
-/// and that finding out takes a few looks at versions for each row that is taken.
+/// Proves that a queue leaves at most a few hundred more records behind when snapshots are open, however old, than
+/// when none is open. Finding out what may go takes a few looks at versions for each taken row.
 #[test]
 fn queues_stay_short() {
     for snapshots in [0, 1, 10, 1000] {
@@ -282,8 +285,8 @@ fn queues_stay_short() {
     }
 }
 
-/// Proves that a transaction that gives way for a key that came and went keeps such keys when it is run again, so that it
-/// does not give way for them for ever; and that they go when it has ended.
+/// Proves that a transaction that aborted because of a key that came and went keeps such keys when it is run again,
+/// so it does not abort because of them for ever. The keys go when it has ended.
 #[test]
 fn one_that_gave_way_keeps_keys() {
     let bench = models::Bench::<Snapshot>::new();

@@ -1,4 +1,4 @@
-//! The registry of snapshots under weak memory.
+//! Models of the registry of snapshots under weak memory.
 
 use crate::cc::common::registry::{Outcome, Registry};
 use crate::memory::Memory;
@@ -8,7 +8,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::loom::{Planted, check};
 use loom::thread;
 
-/// Proves that no snapshot that is open is older than what reclamation takes for the oldest, however the two meet.
+/// Proves that no open snapshot is older than the snapshot that reclamation takes for the oldest, however the two meet.
 #[test]
 fn floors_hold_reclamation() {
     check("floors", &[Planted::Fences], || {
@@ -22,7 +22,7 @@ fn floors_hold_reclamation() {
                 let begin = registry.open(first);
                 registry.follow(&floor, begin);
                 registry.follow(&floor, registry.open(second));
-                begin // the older one
+                begin // the older snapshot
             }
         });
         registry.draw(mine);
@@ -32,7 +32,7 @@ fn floors_hold_reclamation() {
     });
 }
 
-/// Proves that a snapshot sees a commit as it is: whole if its time is not later, and else not at all.
+/// Proves that a snapshot sees the whole commit if the commit's time is not later, and nothing of it otherwise.
 #[test]
 fn commits_are_whole() {
     check("commits", &[Planted::Updates], || {
@@ -58,7 +58,7 @@ fn commits_are_whole() {
                 Outcome::Active => break Some(false),
                 Outcome::Committed(at) => break Some(at <= begin),
                 Outcome::Pending(at) if at > begin => break Some(false),
-                // To wait is always right.
+                // Waiting is always correct.
                 Outcome::Pending(_) | Outcome::Committing => break None,
                 Outcome::Ended => thread::yield_now(),
             }

@@ -12,7 +12,7 @@ pub(super) enum Seen {
     Wait,
 }
 
-/// Whether a transaction may lock a record.
+/// The answer to whether a transaction may lock a record.
 pub(super) enum Lockable {
     Free,
     /// The transaction has already written or locked the record.

@@ -81,7 +81,8 @@ const SORTING: usize = 4;
 const KEPT_CAPACITY: usize = 8192;
 
 impl Queue {
-    /// Puts an entry in line. A commit that had to wait may come after later ones, and so does its entry.
+    /// Puts an entry in line. The entry of a commit that had to wait may come behind entries of later commits. It then
+    /// gets the time of the last of them.
     pub(super) fn push(&mut self, garbage: Garbage) {
         let last = self.waiting.back().map_or(garbage.superseded, |last| last.superseded);
         self.waiting.push_back(Garbage { superseded: last.max(garbage.superseded), ..garbage });

@@ -10,7 +10,7 @@
 //!   where reads are tracked, in the interval of the version behind it. What such a snapshot holds is put aside under
 //!   its timestamp until it closes.
 //!
-//! (Interval-based collection as in HANA: Lee et al., SIGMOD 2016; and Steam: Böttcher et al., VLDB 2019.)
+//! The collection is interval-based, as in HANA (Lee et al., SIGMOD 2016) and Steam (Böttcher et al., VLDB 2019).
 //!
 //! A deleted record goes in the same way, with its key, when no open snapshot sees a value in it. Transactions that
 //! began before the deletion and meet the gap learn about the deletion from the index: see

@@ -1,5 +1,5 @@
-//! Models of what may meet in the scheme, over many schedules: every atomic access is a place where
-//! another thread may go on. Where it can be done, the same model with an error planted must fail.
+//! Models of what may meet in the scheme, over many schedules. At every atomic access another thread may run. Where
+//! possible, the same model with a planted error must fail.
 
 use super::tests::{Bench, Hand};
 use super::*;
@@ -28,12 +28,12 @@ fn read(hand: &Hand<'_>, txn: &mut Txn, key: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// A reader that does not wait for a writer that is committing: the error that a correct reader must not make.
+/// Reads without waiting for a committing writer: the error that a correct reader must not make.
 fn read_carelessly(hand: &Hand<'_>, txn: &mut Txn, key: u64) -> Option<Vec<u8>> {
     hand.try_read(txn, key).unwrap_or_else(|| Some(b"0".to_vec()))
 }
 
-/// A writer commits two keys; a reader sees both commits or none.
+/// A writer commits two keys. A reader sees both changes or none.
 fn pair(read: fn(&Hand<'_>, &mut Txn, u64) -> Option<Vec<u8>>) {
     let bench = Arc::new(Bench::new());
     {
@@ -70,7 +70,7 @@ fn planted_no_wait() {
     check(PctScheduler::new(4, PLANTED_SCHEDULES_MAX), || pair(read_carelessly));
 }
 
-/// A worker opens a snapshot while others commit and look for the oldest.
+/// A worker opens a snapshot while other threads commit and look for the oldest snapshot.
 fn oldest_and_begin<const RAISES: bool>() {
     let registry = Arc::new(Registry::new(&Memory::new(u64::MAX)));
     let [place, later, other] = [(); 3].map(|()| registry.join().expect("room"));
@@ -106,7 +106,7 @@ fn oldest_and_begin<const RAISES: bool>() {
     assert_eq!(registry.oldest(), begun);
 }
 
-/// Proves that no snapshot is opened below what was found to be the oldest.
+/// Proves that no snapshot is opened below the oldest that was found.
 #[test]
 fn oldest_is_a_bound() {
     check_both(oldest_and_begin::<true>);
@@ -119,7 +119,7 @@ fn planted_no_floor() {
     check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), oldest_and_begin::<false>);
 }
 
-/// Proves that what two workers collect at once from one chain leaves a snapshot what it sees.
+/// Proves that a snapshot keeps what it sees while two workers collect from one chain at once.
 #[test]
 fn prune_and_reader() {
     check_both(|| {
@@ -178,9 +178,9 @@ fn insert_and_removal() {
     });
 }
 
-/// A transaction has begun; a key comes and goes, and is removed; then the transaction inserts it. Both cannot have written the key.
-/// `IN_STEP`: the key has gone before the transaction inserts it, and is removed at any moment from then on; otherwise all of it may
-/// happen at any moment.
+/// A transaction begins. A key comes and goes, and is removed. Then the transaction inserts the key. At most one of
+/// the two may have written the key. `IN_STEP`: the key goes before the transaction inserts it, and is removed at any
+/// moment from then on. Otherwise all of this may happen at any moment.
 fn key_comes_and_goes<C: ConcurrencyControl, const IN_STEP: bool>() {
     let bench = Arc::new(models::Bench::<C>::new());
     let (gone, refreshed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -210,7 +210,7 @@ fn key_comes_and_goes<C: ConcurrencyControl, const IN_STEP: bool>() {
         }
     });
     await_step(&gone);
-    C::refresh(hand.env()); // else nothing goes that was deleted later
+    C::refresh(hand.env()); // otherwise no record goes that was deleted later
     refreshed.store(1, Ordering::SeqCst);
     let inserts = loop {
         C::refresh(hand.env());
@@ -230,8 +230,8 @@ fn key_comes_and_goes<C: ConcurrencyControl, const IN_STEP: bool>() {
     assert!(!(has_come && has_inserted), "a key that came and went was missed");
 }
 
-/// Proves that a transaction does not insert a key that another one has inserted and deleted since it began, whenever that
-/// is removed.
+/// Proves that a transaction does not insert a key that another transaction has inserted and deleted since it began,
+/// whenever the key is removed.
 #[test]
 fn departed_keys_are_noticed() {
     check_both(key_comes_and_goes::<Snapshot, false>);
@@ -239,7 +239,7 @@ fn departed_keys_are_noticed() {
     check_both(key_comes_and_goes::<crate::cc::MultiVersion, true>);
 }
 
-/// Proves that the model notices one that does not look for such keys.
+/// Proves that the model notices a transaction that does not look for such keys.
 #[test]
 #[should_panic(expected = "a key that came and went was missed")]
 fn planted_departed_forgotten() {
@@ -249,8 +249,8 @@ fn planted_departed_forgotten() {
     );
 }
 
-/// A reader has begun before a key that it sees is deleted, and one that it does not see comes and goes, while two workers clean
-/// up; another snapshot opens and closes meanwhile.
+/// After a reader has begun, a key that it sees is deleted, and a key that it does not see comes and goes. Two
+/// workers clean up, and another snapshot opens and closes meanwhile.
 fn reader_of_what_goes() {
     let bench = Arc::new(Bench::new());
     let first = bench.hand();
@@ -267,7 +267,7 @@ fn reader_of_what_goes() {
     });
     let cleaner = spawn(&bench, |hand| hand.prune());
     for _ in 0..2 {
-        Snapshot::refresh(first.env()); // else nothing goes that was deleted later
+        Snapshot::refresh(first.env()); // otherwise no record goes that was deleted later
         assert_eq!(read(&first, &mut txn, 1), Some(b"a".to_vec()));
         assert_eq!(read(&first, &mut txn, 2), None);
     }
@@ -286,7 +286,7 @@ fn deletions_between_snapshots() {
     check_both(reader_of_what_goes);
 }
 
-/// Three transactions lock one key, each in its turn: one of them commits a change, one commits nothing, one aborts.
+/// Three transactions lock one key, each in its turn. One commits a change, one commits nothing, one aborts.
 fn line<const LOOKS: bool>() {
     let bench = Arc::new(Bench::new());
     bench.hand().commit_change(1, Change::Insert(b"0"));
@@ -312,13 +312,13 @@ fn line<const LOOKS: bool>() {
     assert!(!Snapshot::waits(&bench.shared).is_any(), "nobody is left in the queue");
 }
 
-/// Proves that who waits for a lock is woken however its holder ends, and whenever it joins the queue.
+/// Proves that a transaction that waits for a lock is woken however the holder ends, and whenever it joins the queue.
 #[test]
 fn nobody_waits_for_ever() {
     check_both(line::<true>);
 }
 
-/// Proves that the model notices one that does not look again when it is in the queue.
+/// Proves that the model notices a transaction that does not look again when it is in the queue.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_no_second_look() {
@@ -347,8 +347,8 @@ fn cycle() {
     assert!(!Snapshot::waits(&bench.shared).is_any(), "nobody is left in the queue");
 }
 
-/// Proves that transactions that would wait for each other in a cycle end in every schedule, and that one at most gives
-/// way.
+/// Proves that transactions that would wait for each other in a cycle end in every schedule, and that at most one
+/// aborts.
 #[test]
 fn cycles_are_broken() {
     check_both(cycle);

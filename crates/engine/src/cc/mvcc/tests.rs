@@ -1,5 +1,4 @@
-//! The scheme by hand: transactions and passes of garbage collection in orders chosen here, and looks
-//! at the chains that they leave.
+//! Tests that take transactions and passes of garbage collection step by step, and look at the chains that they leave.
 
 use super::*;
 use crate::cc::{Serializable, Snapshot, Target, models};
@@ -14,7 +13,7 @@ impl Bench {
         let (mut chain, mut v) = (vec![], self.head(id));
         while !v.is_null() {
             chain.push(v);
-            // SAFETY: nothing else is at work in these tests.
+            // SAFETY: no other thread runs in these tests.
             v = unsafe { &*v }.next();
         }
         chain
@@ -26,7 +25,7 @@ impl Bench {
 }
 
 impl Hand<'_> {
-    /// A pass around the open snapshots, as it is made when many changes wait.
+    /// Makes a pass around the open snapshots, as when many changes wait.
     pub(super) fn prune(&self) {
         Snapshot::maintain(self.env());
         collect(self.env(), true);
@@ -35,7 +34,8 @@ impl Hand<'_> {
 
 const LONG: [u8; 40] = [9; 40];
 
-/// Proves that a chain is cut behind what the oldest snapshot sees, and to one version without one.
+/// Proves that a chain is cut after the version that the oldest snapshot sees, and to one version if there is no
+/// snapshot.
 #[test]
 fn cut() {
     let bench = Bench::new();
@@ -57,8 +57,8 @@ fn cut() {
     assert_eq!((Snapshot::garbage(&bench.shared, &hand.worker), hand.local.pending()), (0, 0));
 }
 
-/// Proves that a pass around snapshots keeps what each of them sees and nothing else, and that what one
-/// holds goes when it closes.
+/// Proves that a pass around snapshots keeps what each snapshot sees and nothing else, and that what a snapshot holds
+/// goes when it closes.
 #[test]
 fn prune_between_snapshots() {
     let bench = Bench::new();
@@ -86,8 +86,8 @@ fn prune_between_snapshots() {
     assert_eq!((Snapshot::garbage(&bench.shared, &hand.worker), hand.local.pending()), (0, 0));
 }
 
-/// Proves that what it takes to clean up a row that is written all the time grows as the writes do, although each pass finds
-/// many versions that a worker which lags behind may still see: behind the oldest snapshot, and around one.
+/// Proves that the work of cleaning up a row that is written all the time grows in proportion to the writes, although
+/// each pass finds many versions that a lagging worker may still see: behind the oldest snapshot, and around one.
 #[test]
 fn hot_rows() {
     const WRITES: usize = 3000;
@@ -115,7 +115,7 @@ fn hot_rows() {
     }
 }
 
-/// Proves that a worker holds back what may be collected no longer than to the begin of its latest transaction.
+/// Proves that a worker holds back collection no longer than until the begin of its latest transaction.
 #[test]
 fn floors_follow_begins() {
     let bench = Bench::new();
@@ -131,8 +131,8 @@ fn floors_follow_begins() {
     assert_eq!(bench.chain(id).len(), 1 + 3);
 }
 
-/// Proves that a deleted record goes, key and slot, when no snapshot sees it any more, and not before;
-/// and not if a new value is put on its tombstone.
+/// Proves that a deleted record goes, key and slot, when no snapshot sees it any more, and not before. It stays if a
+/// new value is put on its tombstone.
 #[test]
 fn tombstones() {
     let bench = Bench::new();
@@ -159,8 +159,8 @@ fn tombstones() {
     assert_eq!((Snapshot::garbage(&bench.shared, &hand.worker), hand.local.pending()), (0, 0));
 }
 
-/// Proves that a record that was made in vain is given back only after the operations in flight: a pass
-/// over garbage of the slot's former record may be looking at its version.
+/// Proves that a record that was made in vain is given back only after the operations in flight, because a pass over
+/// garbage of the slot's former record may be looking at its version.
 #[test]
 fn discarded_records_wait() {
     let bench = Bench::new();
@@ -168,10 +168,10 @@ fn discarded_records_wait() {
     let mut txn = hand.begin();
     let id = RecordId(bench.records.allocate().expect("memory"));
     let record = bench.record(id).cast_mut();
-    // SAFETY: just allocated.
+    // SAFETY: the record was allocated just now, so no other thread has it.
     unsafe { Snapshot::create(hand.env(), &mut txn, record, &LONG) }.expect("memory");
     let target = Target { index: &raw const bench.index, key: Key::from_u64(1), id };
-    // SAFETY: not indexed.
+    // SAFETY: the record was made by `create` just now, and no index names it.
     unsafe { Snapshot::discard(hand.env(), record, &target) };
     assert!(bench.head(id).is_null());
     assert_eq!((bench.records.used(), hand.local.pending()), (1, 2));
@@ -180,7 +180,7 @@ fn discarded_records_wait() {
     assert_eq!((bench.records.used(), hand.local.pending()), (0, 0));
 }
 
-/// Proves that what a departing worker had to clean up, and what it held for a snapshot, passes to others.
+/// Proves that what a departing worker had to clean up, and what it held for a snapshot, passes to other workers.
 #[test]
 fn orphans() {
     let bench = Bench::new();
@@ -201,7 +201,7 @@ fn orphans() {
     assert_eq!(Snapshot::garbage(&bench.shared, &right.worker), 0);
 }
 
-/// Proves that a latch that is refused stays with its holder.
+/// Proves that a refused latch stays with its holder.
 #[test]
 fn prune_latch() {
     let bench = Bench::new();
@@ -214,8 +214,8 @@ fn prune_latch() {
     assert!(reclaimer.latch(slot).is_some());
 }
 
-/// Proves that a mark is read as its transaction's outcome tells: active, committing (the reader waits),
-/// committed before or after the snapshot, ended.
+/// Proves that a reader treats a mark by its transaction's outcome: active, committing (the reader waits), committed
+/// before or after the snapshot, ended.
 #[test]
 fn visibility() {
     let bench = Bench::new();
@@ -235,7 +235,7 @@ fn visibility() {
         Err(Refused::Abort(Abort::WriteConflict)),
         "a writer does not wait"
     );
-    // Known to have committed, though its versions do not say so yet.
+    // The writer has a timestamp, though its versions do not say so yet.
     let at = registry.draw(writer.member.place());
     let mut after = hand.begin();
     assert_eq!(after.begin(), at.after());
@@ -243,7 +243,7 @@ fn visibility() {
     registry.settle(writer.member.place(), at);
     assert_eq!(hand.try_read(&mut before, 1), Some(Some(b"old".to_vec())));
     assert_eq!(hand.try_read(&mut after, 1), Some(Some(b"new".to_vec())));
-    // SAFETY: the head, and nothing else is at work.
+    // SAFETY: it is the head, and no other thread runs.
     unsafe { &*bench.head(hand.find(1).expect("it is there")) }.set_committed(at);
     writer.writes.clear();
     writer.end(&bench.shared);
@@ -254,8 +254,8 @@ fn visibility() {
     hand.commit(after);
 }
 
-/// Proves that an aborted version inside the slot frees its place for later ones, and only once: a
-/// stale release must not free the place under another version.
+/// Proves that an aborted version inside the slot frees its place for later versions, and only once. A stale release
+/// must not free the place under another version.
 #[test]
 fn inline_places() {
     let bench = Bench::new();
@@ -286,7 +286,7 @@ fn inline_places() {
     hand.commit(reader);
 }
 
-/// Proves that a slot that serves another record is not disturbed by what its former one left behind.
+/// Proves that a slot that serves another record is not disturbed by what its former record left behind.
 #[test]
 fn slots_are_used_again() {
     let bench = Bench::new();
@@ -295,7 +295,7 @@ fn slots_are_used_again() {
     left.commit_change(1, Change::Update(b"b"));
     right.commit_change(1, Change::Delete);
     let id = right.find(1).expect("it is there");
-    // The right one removes the record; the left one still has garbage of it.
+    // The right worker removes the record. The left worker still has garbage of it.
     for _ in 0..6 {
         Snapshot::maintain(left.env());
         right.clean();
@@ -312,8 +312,8 @@ fn slots_are_used_again() {
     left.commit(reader);
 }
 
-/// Proves what each kind of write comes to: on nothing, on a value, on a tombstone; after a commit
-/// since the snapshot, and under another's open write.
+/// Proves the result of each kind of write: on nothing, on a value, on a tombstone, after a commit since the
+/// snapshot, and under another transaction's open write.
 #[test]
 fn first_updater_wins() {
     let changes = || [Change::Put(b"n"), Change::Update(b"n"), Change::Insert(b"n"), Change::Delete];
@@ -346,8 +346,9 @@ fn first_updater_wins() {
     }
 }
 
-/// Proves that a transaction that has come to the present sees what has committed, although its version does not say so yet: a lock in
-/// front of it, and a change that is undone, are notes of that value, and others that overwrite it later are met.
+/// Proves that a transaction that has entered the present sees a committed value although its version does not say so
+/// yet. A lock before the version, and a change that is undone, are notes of that value, and transactions that
+/// overwrite the value later are met.
 #[test]
 fn commits_that_are_not_stamped_yet() {
     for overwritten in [false, true] {
@@ -371,7 +372,7 @@ fn commits_that_are_not_stamped_yet() {
         assert_eq!(looker.change(&mut look, 2, Change::Insert(b"3")), Ok(Written::Done));
         looker.commit(look);
         for write in open.writes.drain(..) {
-            // SAFETY: the writer's own, and in its chain.
+            // SAFETY: the version is the writer's own, and in its chain.
             unsafe { &*write.new }.set_committed(at);
         }
         open.end(&bench.shared);

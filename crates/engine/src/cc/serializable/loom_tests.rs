@@ -1,4 +1,4 @@
-//! Publish, then look: reads and overwriters under weak memory.
+//! Models of reads and overwriters under weak memory: each publishes first, and then looks.
 
 use super::reader_log::{ReaderLog, Readers};
 use crate::record::{TICK, Timestamp};
@@ -21,12 +21,12 @@ impl Model {
         Arc::new(Model { clock: AtomicU64::new(TICK), log: ReaderLog::new(2, 4) })
     }
 
-    /// As in the registry.
+    /// Returns the moment just after the last commit, as the registry does.
     fn now(&self) -> Timestamp {
         Timestamp(self.clock.load(Ordering::Acquire)).after()
     }
 
-    /// A transaction that overwrites the record: draws its timestamp, and looks who has read it.
+    /// Overwrites the record: draws a timestamp, and looks which transactions have read the record.
     fn overwrite(&self) -> (Timestamp, Readers) {
         let at = Timestamp(self.clock.fetch_add(TICK, Ordering::AcqRel) + TICK);
         fence(Ordering::SeqCst); // as in `last_reader`
@@ -34,7 +34,7 @@ impl Model {
     }
 }
 
-/// The reader, which committed at this time, was found if it committed earlier.
+/// Checks that the reader, which committed at `read_at`, was found if it committed earlier.
 fn judge(read_at: Timestamp, (at, readers): (Timestamp, Readers)) {
     if read_at < at {
         let is_found = match readers {
@@ -45,7 +45,8 @@ fn judge(read_at: Timestamp, (at, readers): (Timestamp, Readers)) {
     }
 }
 
-/// Proves that a transaction that overwrites what another has read finds that one in the log, if it commits earlier.
+/// Proves that a transaction that overwrites what a reader has read finds the reader in the log, if the reader commits
+/// earlier.
 #[test]
 fn readers_are_found() {
     check("publish, then look", &[Planted::Fences], || {
@@ -62,7 +63,7 @@ fn readers_are_found() {
     });
 }
 
-/// Proves the same of transactions that are in no log, because they were declared read-only.
+/// Proves the same for readers that are in no log because they were declared read-only.
 #[test]
 fn untracked_readers_are_found() {
     check("announce, then look", &[Planted::Fences], || {

@@ -1,4 +1,4 @@
-//! The log by hand: who is found in it, who is waited for, and what is lost when it wraps around.
+//! Tests of the log: which readers are found in it, which are waited for, and what is lost when it wraps around.
 
 use super::reader_log::{ReaderLog, Readers};
 use crate::record::{TICK, Timestamp};
@@ -7,7 +7,7 @@ fn at(tick: u64) -> Timestamp {
     Timestamp(tick * TICK)
 }
 
-/// The last reader of record 7 that committed from `since` on and before `until`.
+/// Returns the last reader of record 7 that committed from `since` on and before `until`.
 fn readers(log: &ReaderLog, since: u64, until: u64) -> Readers {
     log.readers(at(since), at(until), |id| id == 7)
 }
@@ -20,7 +20,7 @@ fn enter(log: &ReaderLog, ids: &[u32], tick: u64) -> u64 {
 
 const NOBODY: Readers = Readers::Until(Timestamp(0));
 
-/// Proves that the last reader in question is found, that others are not, and that who has aborted is not.
+/// Proves that the last reader in question is found, and that other readers and aborted readers are not.
 #[test]
 fn readers_are_found() {
     let log = ReaderLog::new(16, 64);
@@ -36,7 +36,7 @@ fn readers_are_found() {
     assert_eq!(readers(&log, 1, 100), Readers::Until(at(10)));
 }
 
-/// Proves that who is just drawing its timestamp is waited for: a reader of the record, and any reader of ranges.
+/// Proves that a reader of the record, and any reader of ranges, is waited for while it draws its timestamp.
 #[test]
 fn pending_readers_are_waited_for() {
     let log = ReaderLog::new(16, 64);
@@ -52,7 +52,7 @@ fn pending_readers_are_waited_for() {
     assert_eq!(readers(&log, 1, 100), Readers::Until(at(50)), "what it read is in the index");
 }
 
-/// Proves that a reader is found behind one that was entered later and committed before.
+/// Proves that a reader is found behind a reader that was entered later and committed earlier.
 #[test]
 fn overtaken_readers_are_found() {
     let log = ReaderLog::new(16, 64);
@@ -62,7 +62,7 @@ fn overtaken_readers_are_found() {
     assert_eq!(readers(&log, 15, 100), Readers::Until(at(20)));
 }
 
-/// Proves that what the log has no room for any more counts as having read everything, and nothing else does.
+/// Proves that transactions for which the log no longer has room count as having read everything, and no others do.
 #[test]
 fn what_is_lost_counts() {
     for (entries_max, ids_max) in [(4, 64), (16, 8)] {
@@ -90,7 +90,7 @@ fn much_counts_as_everything() {
     assert_eq!(readers(&log, 11, 100), NOBODY);
 }
 
-/// Proves that the snapshot of who is in no log counts for everything that commits afterwards.
+/// Proves that the snapshot of a reader that is in no log counts for everything that commits afterwards.
 #[test]
 fn untracked_snapshots_count() {
     let log = ReaderLog::new(4, 8);

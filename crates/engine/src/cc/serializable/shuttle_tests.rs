@@ -1,5 +1,5 @@
-//! Models of what may meet in a serializable commit, over many schedules: every atomic access is a place where
-//! another thread may go on. Each model fails with the error planted that it is there to notice.
+//! Models of what may meet in a serializable commit, over many schedules. At every atomic access another thread may
+//! run. Each model fails with the planted error that it is meant to notice.
 
 use super::{Planted, planted};
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both};
@@ -12,8 +12,8 @@ use shuttle::thread;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// Each of two transactions reads what the other writes. If both commit, one has missed the other. `read` reads the first key, before
-/// the second is written.
+/// Each of two transactions reads what the other writes. If both commit, one has missed the other. `read` reads the
+/// first key before the second is written.
 fn neither_is_missed<C: ConcurrencyControl>(
     bench: &Arc<Bench<C>>,
     read: impl Fn(&Hand<'_, C>, &mut C::Txn, u64, u64) -> Option<Vec<u8>> + Clone + Send + 'static,
@@ -38,7 +38,7 @@ fn neither_is_missed<C: ConcurrencyControl>(
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
 }
 
-/// A database with two rows of "0".
+/// Makes a database with two rows of "0".
 fn two_rows<C: ConcurrencyControl>() -> Arc<Bench<C>> {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
@@ -58,7 +58,7 @@ fn commits_meet() {
     check_both(|| skew::<Planted<{ planted::NONE }>>(false));
 }
 
-/// Proves that the same holds where both insert what the other has read to be absent.
+/// Proves that the same holds if both insert what the other has found absent.
 #[test]
 fn inserts_meet() {
     check_both(|| skew::<Planted<{ planted::NONE }>>(true));
@@ -78,7 +78,7 @@ fn planted_no_rescan() {
     check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), || skew::<Planted<{ planted::NO_RESCAN }>>(true));
 }
 
-/// Copies of all rows as they were at first, which is "0", and the keys that were written since.
+/// Copies of all rows with their first value, "0", and the keys that were written since.
 #[derive(Debug, Default)]
 struct Rows(Mutex<BTreeSet<u64>>);
 
@@ -93,7 +93,7 @@ impl Copies for Rows {
     }
 }
 
-/// As `skew`, by transactions that read all rows by copies.
+/// Does what `skew` does, with transactions that read all rows by copies.
 fn skew_by_copies<C: ConcurrencyControl>() {
     let copies = Arc::new(Rows::default());
     neither_is_missed(&two_rows::<C>(), move |hand, txn, reads, writes| {
@@ -128,16 +128,16 @@ fn planted_copies_not_asked() {
     check(RandomScheduler::new(PLANTED_SCHEDULES_MAX), skew_by_copies::<Planted<{ planted::NO_RESCAN }>>);
 }
 
-/// A transaction that has begun before the last commit, of which it sees nothing: so it has to be validated.
+/// Begins a transaction before the last commit. It sees nothing of that commit, so it has to be validated.
 fn disturbed<C: ConcurrencyControl>(hand: &Hand<'_, C>) -> C::Txn {
     let txn = hand.begin();
     hand.commit_change(1000, Change::Insert(b"0"));
     txn
 }
 
-/// Fekete's anomaly in the closest quarters: `early` has read what was overwritten before the reader began, and
-/// overwrites what the reader reads. Reader and `early` must not both commit as if they had not met, unless
-/// the reader sees what `early` has written.
+/// Fekete's anomaly in its smallest form: `early` has read what was overwritten before the reader began, and
+/// overwrites what the reader reads. The reader and `early` must not both commit as if they had not met, unless the
+/// reader sees what `early` has written.
 fn reader_between<C: ConcurrencyControl>(declares: bool) {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
@@ -177,7 +177,7 @@ fn declared_reader_and_overwriter_meet() {
     check_both(|| reader_between::<Planted<{ planted::NONE }>>(true));
 }
 
-/// Proves that the model notices a reader that enters itself when its time is drawn already.
+/// Proves that the model notices a reader that enters itself after it has drawn its time.
 #[test]
 #[should_panic(expected = "before and after")]
 fn planted_drawn_too_early() {
@@ -204,13 +204,13 @@ fn planted_read_only_unannounced() {
     });
 }
 
-/// A reader finds a key absent, and a writer that has to come before the reader's snapshot inserts it, while
-/// another one splits the node.
+/// A reader finds a key absent. A writer that is ordered before the reader's snapshot inserts the key, while another
+/// writer splits the node.
 fn gap_and_split<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
     for key in 0..13 {
-        hand.commit_change(10 * key, Change::Insert(b"0")); // with that of `disturbed`, a node full
+        hand.commit_change(10 * key, Change::Insert(b"0")); // with the key of `disturbed`, they fill a node
     }
     let mut early = hand.begin();
     assert_eq!(hand.read_or_wait(&mut early, 0, thread::yield_now), Some(b"0".to_vec()));
@@ -235,7 +235,7 @@ fn gap_and_split<C: ConcurrencyControl>() {
     assert!(!(has_committed && is_between), "the reader comes before and after");
 }
 
-/// Proves that the stamp that a reader leaves in a node is found, whatever becomes of the node meanwhile.
+/// Proves that the stamp that a reader leaves in a node is found, whatever happens to the node meanwhile.
 #[test]
 fn stamps_survive_splits() {
     check_both(gap_and_split::<Planted<{ planted::NONE }>>);

@@ -1,4 +1,4 @@
-//! Which transactions wait for which. Waiting transactions say what they want, and what they hold.
+//! The graph of transactions that wait for each other. A waiting transaction says what it wants, and what it holds.
 //!
 //! A transaction that holds what another wants, and itself waits for nothing, ends some day. A deadlock is therefore
 //! a cycle of transactions that all wait, and the graph contains all of it. What a transaction holds changes only by

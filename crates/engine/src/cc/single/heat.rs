@@ -46,7 +46,7 @@ pub struct Group {
     run: AtomicU32,
 }
 
-/// What a transaction is in the way of, or would be.
+/// What a transaction wants with a record at which it may meet others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
     /// To write the record.

@@ -1,13 +1,13 @@
-//! Records with one value, which is replaced when a transaction commits: what schemes without versions have in common. A
-//! [`Policy`] says how they keep transactions apart.
+//! Records with one value, which a commit replaces: what the schemes without versions share. A [`Policy`] says how a
+//! scheme keeps transactions apart.
 //!
-//! A transaction keeps its writes to itself until it commits (so it has nothing to undo), and notes which records it has
-//! accessed and which ranges of keys it has gone through. Whether there are the same keys in those ranges still is found
-//! out when it commits.
+//! A transaction keeps its writes apart until it commits, so it has nothing to undo. It notes the records that it has
+//! accessed and the ranges of keys that it has gone through. At its commit it checks that these ranges still have the
+//! same keys.
 //!
 //! Invariants:
-//! - A record that a transaction may come back to is not used for another key before the transaction ends: the memory of
-//!   one that is removed is given back when all transactions have ended that were open then.
+//! - A record to which a transaction may come back is not used for another key before the transaction ends. The memory
+//!   of a removed record is given back when all transactions have ended that were open at its removal.
 //! - Between `prepare`, which latches what is written, and `finish` nothing is suspended.
 
 mod accesses;
@@ -78,25 +78,25 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Short values lie in their records.
     const INLINES: bool = true;
 
-    /// Needs [`Shared::range_times`].
+    /// The scheme needs [`Shared::range_times`].
     const HAS_RANGE_TIMES: bool = false;
 
-    /// The scheme looks at what transactions have read, at their ends.
+    /// The scheme looks at what transactions have read when they end.
     const TRACKS_READS: bool = true;
 
-    /// Needs [`Shared::partitions`], and is asked before anything is looked for.
+    /// The scheme needs [`Shared::partitions`], and is asked before anything is looked for.
     const HAS_PARTITIONS: bool = false;
 
-    /// Needs [`Shared::heat`].
+    /// The scheme needs [`Shared::heat`].
     const HAS_HEAT: bool = false;
 
-    /// The transaction has begun.
+    /// Called when the transaction has begun.
     #[inline(always)]
     fn begun(env: Env<'_, Single<Self>>, txn: &mut Txn, declared: Declared) {
         let _ = (env, txn, declared);
     }
 
-    /// It ends, and gives back what it has locked.
+    /// Called when the transaction ends, before its locks are given back.
     #[inline(always)]
     fn ends(env: Env<'_, Single<Self>>, txn: &mut Txn) {
         let _ = (env, txn);
@@ -112,12 +112,12 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Ok(Waiting::Asleep)
     }
 
-    /// See [`ConcurrencyControl::declare_partitions`], as the next three.
+    /// See [`ConcurrencyControl::declare_partitions`], also for the next three.
     fn declare_partitions(shared: &Shared, txn: &mut Txn, partitions: u64) {
         let _ = (shared, txn, partitions);
     }
 
-    /// Whether an operation may begin that is about these partitions.
+    /// Decides whether an operation that touches these partitions may begin.
     #[inline(always)]
     fn admit<S: Suspend>(
         env: Env<'_, Single<Self>>,
@@ -130,20 +130,20 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Admission::Granted
     }
 
-    /// Why the transaction cannot go on.
+    /// Returns why the transaction cannot continue.
     #[inline(always)]
     fn refused(txn: &Txn) -> Option<Refused> {
         let _ = txn;
         None
     }
 
-    /// The row that the transaction waits for, or has waited for without getting it, and which transaction has it.
+    /// Returns the row for which the transaction waits, or has waited in vain, and the transaction that has the row.
     fn awaited(shared: &Shared, txn: &mut Txn) -> Option<(RecordId, Holder)> {
         let _ = (shared, txn);
         None
     }
 
-    /// The other transaction that has the record to itself, or those that share it.
+    /// Returns the other transaction that has the record alone, or [`Holder::SHARERS`] if others share it.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::holder`].
@@ -156,7 +156,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Whether it is this one that has.
+    /// Returns true if `txn` has the record alone.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::holds`].
@@ -164,13 +164,13 @@ pub trait Policy: Sized + Send + Sync + 'static {
         txn.member.tag != Tag::NONE && record_of(record).lock() == txn.member.tag.word()
     }
 
-    /// The number of the record's entry among the transaction's accesses.
+    /// Returns the number of the record's entry among the transaction's accesses.
     #[inline(always)]
     fn find(txn: &Txn, record: *const Record) -> Option<usize> {
         txn.accesses.find(record)
     }
 
-    /// What the transaction itself has last written to the record: a value, or none. `None`: it has not.
+    /// Returns what the transaction itself last wrote to the record: a value, or none. `None`: it wrote nothing.
     #[inline(always)]
     fn own(txn: &Txn, record: *const Record) -> Option<Option<*const [u8]>> {
         if txn.accesses.writes.is_empty() {
@@ -179,7 +179,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
         txn.own_of(Self::find(txn, record)?)
     }
 
-    /// The same, for a read: the value is lent until the transaction ends.
+    /// Returns the same, for a read: the value is lent until the transaction ends.
     #[inline(always)]
     fn read_own(txn: &Txn, record: *const Record) -> Option<Option<*const [u8]>> {
         let own = Self::own(txn, record)?;
@@ -193,13 +193,13 @@ pub trait Policy: Sized + Send + Sync + 'static {
         txn.accesses.reserve()
     }
 
-    /// The number of the record's entry, which is made if there is none: room has been reserved.
+    /// Returns the number of the record's entry. Makes the entry if there is none: room has been reserved.
     #[inline(always)]
     fn enter_reserved(txn: &mut Txn, record: *const Record) -> usize {
         txn.accesses.enter_reserved(record)
     }
 
-    /// Gets hold of a record, or of what it holds, for the transaction. Returns false if suspended.
+    /// Acquires a record, or its value, for the transaction. Returns false if suspended.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::access`].
@@ -212,8 +212,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
         s: &mut S,
     ) -> bool;
 
-    /// Sees to it that the transaction may change the record when it commits; and if what it does depends on whether there
-    /// is a value, on that, too. Whether there is one; `None`: look for the key again.
+    /// Ensures that the transaction may change the record when it commits. If `depends`, the transaction also depends
+    /// on whether there is a value. Returns whether there is one; `None`: look for the key again.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::write`].
@@ -224,7 +224,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
         depends: bool,
     ) -> Result<Option<bool>, Refused>;
 
-    /// Locks a record for the transaction alone. Whether there is a value; `None`: look for the key again.
+    /// Locks a record for the transaction alone. Returns whether there is a value; `None`: look for the key again.
     ///
     /// # Safety
     /// As [`ConcurrencyControl::write`].
@@ -234,42 +234,42 @@ pub trait Policy: Sized + Send + Sync + 'static {
         record: *const Record,
     ) -> Result<Option<bool>, Refused>;
 
-    /// A record has been found in a range that a transaction of this age, which is about to commit, has not found there when it
-    /// went through it. Returns true if the record gets its value only later in the order, or never.
+    /// Called for a record in a range of a transaction of this age, which is about to commit and did not find the
+    /// record when it went through the range. Returns true if the record gets its value later in the order, or never.
     fn comes_later(shared: &Shared, age: u64, record: *const Record) -> bool {
         let _ = (shared, age);
-        // Where there is none yet, its maker will give it one, and commits after this one, unless it is at it already.
-        // The latch is looked at first: whoever commits between two looks in the other order has given the value and the latch back.
+        // The maker of a record without a value commits after this transaction, unless it has the latch already.
+        // The latch is looked at first. In the other order a commit between the two looks would be missed.
         let is_latched = record_of(record).at().1;
         !is_latched && record_of(record).content() == Content::Nothing
     }
 
-    /// Looks at the ranges that the transaction has gone through, before `decide` is called. Returns false if there are other keys now.
+    /// Looks at the transaction's ranges before `decide` is called. Returns false if they have other keys now.
     fn look_at_ranges(shared: &Shared, txn: &mut Txn) -> Result<bool, OutOfMemory> {
         if txn.has_ranges() { txn.look_at_ranges(shared, Self::comes_later) } else { Ok(true) }
     }
 
-    /// Returns true if the ranges that the transaction has gone through have not changed since `look_at_ranges`. If they have, the caller
-    /// looks at them again, and calls `decide` again.
+    /// Returns true if the transaction's ranges have not changed since `look_at_ranges`. If they have, the caller looks
+    /// at them again, and calls `decide` again.
     fn ranges_hold(shared: &Shared, txn: &mut Txn) -> bool {
         txn.ranges_hold(shared, Self::comes_later)
     }
 
-    /// The ranges that the transaction has gone through have just been found as they were. Returns true if a key was there
-    /// all the same, and has been removed since.
+    /// Called when the transaction's ranges have been found unchanged. Returns true if a key was there nevertheless,
+    /// and has been removed since.
     fn is_late(env: Env<'_, Single<Self>>, txn: &Txn) -> bool {
         let _ = (env, txn);
         false
     }
 
-    /// How a transaction holds a record that it makes.
+    /// How a transaction holds the lock of a record that it makes.
     const HELD_WHEN_NEW: Held;
-    /// The lock word of such a record.
+    /// Returns the lock word of such a record.
     fn lock_of_new(env: Env<'_, Single<Self>>, txn: &mut Txn) -> u64;
 
-    /// Latches what the transaction writes, and finds out whether what it has read of records is as it was; the time
-    /// when it commits, if so. `None`: suspended, nothing is latched. Called again after the latches were given back, if the ranges
-    /// have changed meanwhile, or the log has had no room.
+    /// Latches what the transaction writes, and validates what it has read of records. Returns the time of the commit.
+    /// `None`: suspended, and nothing is latched. Called again, after the latches were given back, if the ranges have
+    /// changed meanwhile or the log had no room.
     fn decide<S: Suspend>(
         stage: &mut CommitStage,
         env: Env<'_, Single<Self>>,
@@ -281,25 +281,25 @@ pub trait Policy: Sized + Send + Sync + 'static {
 /// An access to a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Access {
-    /// Not begun.
+    /// The access has not begun.
     #[default]
     New,
-    /// The record was locked, at this number of steps in a row.
+    /// The record was locked at this number of consecutive steps.
     Waiting(u32),
-    /// The same. `released`: how often the worker's transactions had given back locks at the last look.
+    /// The same, in line. `released`: how often the worker's transactions had given locks back at the last look.
     InLine { steps: u32, released: u32 },
-    /// The value that was committed then is on its way into the cache.
+    /// The value that was committed at this time is being prefetched.
     Fetching(u64, *const Version),
-    /// It has ended, and has found this value,
+    /// The access has ended, and has found this value.
     Value(*const [u8]),
-    /// or none;
+    /// The access has found no value.
     Absent,
-    /// there is a value to be read once the record is locked;
+    /// The value is to be read when the record is locked.
     Unread,
-    /// or it was refused.
+    /// The access was refused.
     Refused(Refused),
 }
-// SAFETY: plain data of an operation; followed only under the rules of `access`.
+// SAFETY: plain data of an operation. Its pointers are followed only under the rules of `access`.
 unsafe impl Send for Access {}
 
 /// How far a commit has come.
@@ -307,18 +307,18 @@ unsafe impl Send for Access {}
 pub enum CommitStage {
     #[default]
     New,
-    /// What is written has been asked for.
+    /// What the transaction writes has been prefetched.
     Fetched,
 }
 
-/// Records that a worker removes between two passes over them: fewer than a pass can take, so that it keeps up.
+/// Records that a worker removes between two passes over them. A pass can take more, so it keeps up.
 const REMOVED_PER_PASS: usize = 128;
 
-/// Removes records from their indexes. When it is dropped, all of them get one time: times come from a counter that all threads share.
+/// Removes records from their indexes. All get one time when this is dropped, because all threads share the counter.
 struct Removal<'e, P: Policy> {
     env: Env<'e, Single<P>>,
     removed: RefMut<'e, Vec<Removed>>,
-    /// How many the worker had removed before.
+    /// The number of records that the worker had removed before.
     before: usize,
 }
 
@@ -339,14 +339,14 @@ impl<'e, P: Policy> Removal<'e, P> {
 impl<P: Policy> Drop for Removal<'_, P> {
     fn drop(&mut self) {
         if self.removed.len() > self.before {
-            // A transaction that begins from now on does not find them.
+            // A transaction that begins from now on does not find these records.
             let since = self.env.shared.registry.advance();
             self.removed[self.before..].iter_mut().for_each(|removed| removed.since = since);
         }
     }
 }
 
-/// Makes what the transaction writes, in records that are latched, and lets these go.
+/// Installs what the transaction writes in its latched records, and releases the latches.
 fn install_writes<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at: u64) {
     for (record, write) in txn.accesses.last_writes() {
         record_of(record).install(write.new, Timestamp(at), P::INLINES, env.local);
@@ -356,19 +356,19 @@ fn install_writes<P: Policy>(env: Env<'_, Single<P>>, txn: &mut Txn, at: u64) {
         let mut removal = Removal::new(env);
         deletes.for_each(|(_, write)| removal.add(&write.target));
     }
-    // SAFETY: overwritten by the transaction itself, so never published, and lent to nothing that is still there.
+    // SAFETY: the transaction itself has overwritten these values, so they are unpublished, and no longer lent.
     txn.accesses.drain_writes(|new| unsafe { drop_value(new, env.local) });
 }
 
-/// The transaction depends on it that there is no value.
+/// Notes that the transaction depends on the absence of a value.
 fn note_absent<P: Policy>(txn: &mut Txn, record: *const Record, target: &Target) {
     if P::TRACKS_READS {
         Single::<P>::read_absent(txn, record, target);
     }
 }
 
-// SAFETY: `value` lends a copy of the transaction's own; or what it is going to write, which is kept when it is undone; or a value that a lock or a partition of the transaction keeps from being replaced.
-// The memory of records that are removed while it is open is not given back.
+// SAFETY: `value` lends the transaction's own copy; or what it is going to write, which is kept when it is undone; or a
+// value that its lock or partition keeps from being replaced. Records removed while it is open keep their memory.
 unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     const TRACKS_READS: bool = P::TRACKS_READS;
 
@@ -482,12 +482,12 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
     }
 
     unsafe fn holder(shared: &Shared, txn: &Txn, record: *const Record) -> Option<Holder> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `holder` asks for, and `P` asks for the same.
         unsafe { P::holder(shared, txn, record) }
     }
 
     unsafe fn holds(txn: &Txn, record: *const Record) -> bool {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `holds` asks for, and `P` asks for the same.
         unsafe { P::holds(txn, record) }
     }
 
@@ -537,7 +537,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         P::awaited(shared, txn)
     }
 
-    /// It is tracked like any other.
+    /// Does nothing: a read-only transaction is tracked like any other.
     fn declare_read_only(_: Env<'_, Self>, _: &mut Txn) {}
 
     fn snapshot_timestamp(txn: &Txn) -> u64 {
@@ -570,7 +570,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         txn: &mut Txn,
         s: &mut S,
     ) -> bool {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `access` asks for, and `P` asks for the same.
         unsafe { P::access(access, record, intent, env, txn, s) }
     }
 
@@ -587,7 +587,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
             Access::Refused(refused) => Err(refused),
             Access::Unread => Ok(match P::read_own(txn, record) {
                 Some(own) => own,
-                None => record_of(record).stable_bytes(), // it is locked
+                None => record_of(record).stable_bytes(), // the record is locked
             }),
             Access::New | Access::Waiting(_) | Access::InLine { .. } | Access::Fetching(..) => {
                 unreachable!("the access has ended")
@@ -620,7 +620,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
 
     fn read_absent(txn: &mut Txn, record: *const Record, target: &Target) {
         Self::read_range(txn, &Scanned::of_key(target, &mut [0; 8]));
-        // Its own deletion is why it finds nothing.
+        // The transaction finds nothing because of its own deletion.
         if P::own(txn, record).is_some() {
             Self::read_in_range(txn, record);
         }
@@ -634,7 +634,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         change: Change<'_>,
     ) -> Result<Written, Refused> {
         if change == Change::Lock {
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has made the promise that `write` asks for, and `P::lock` asks for the same.
             return Ok(match unsafe { P::lock(env, txn, record) }? {
                 None => Written::Gone,
                 Some(true) => Written::Done,
@@ -646,7 +646,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         }
         P::reserve(txn)?;
         let depends = !matches!(change, Change::Put(_));
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `write` asks for, and `P::will_write` asks for the same.
         let is_there = unsafe { P::will_write(env, txn, record, depends) }?;
         let Some(is_there) = is_there else {
             return Ok(Written::Gone);
@@ -696,7 +696,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
         let gone = record_of(record);
         gone.latch();
         gone.install(None, env.shared.registry.now(), P::INLINES, env.local);
-        // A transaction that begins from now on does not find it, whether or not the index has named it.
+        // A transaction that begins from now on does not find the record, whether or not the index named it before.
         let since = env.shared.registry.advance();
         env.worker.removed.borrow_mut().push(Removed { since, index: target.index, id: target.id });
     }
@@ -764,7 +764,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
 
     unsafe fn changes(txn: &Txn, mut note: impl FnMut(Changed<'_>)) {
         for (_, write) in txn.accesses.last_writes() {
-            // SAFETY: its own, not yet committed.
+            // SAFETY: the version is the transaction's own, and not yet committed.
             let value = write.new.map(|new| unsafe { &*Version::value(new) });
             note(Changed { target: &write.target, value });
         }
@@ -788,7 +788,7 @@ unsafe impl<P: Policy> ConcurrencyControl for Single<P> {
 
     fn abort(env: Env<'_, Self>, txn: &mut Txn) {
         if !txn.member.has_place() {
-            return; // it has not begun
+            return; // the transaction has not begun
         }
         txn.unlatch();
         rollback::undo_all(env, txn);

@@ -7,8 +7,8 @@ use crate::sync::Arc;
 use shuttle::scheduler::PctScheduler;
 use shuttle::thread;
 
-/// A reader copies a value while it is overwritten twice. What it takes for a value is one. `LOOKS_AGAIN`: it finds out whether the
-/// record has changed meanwhile.
+/// A reader copies a value while it is overwritten twice. What the reader accepts is one whole value. `LOOKS_AGAIN`:
+/// the reader checks whether the record has changed meanwhile.
 fn overwritten<const LOOKS_AGAIN: bool>() {
     let bench = Arc::new(Bench::<Silo>::new());
     bench.hand().commit_change(1, Change::Insert(&[1; 20]));
@@ -25,7 +25,7 @@ fn overwritten<const LOOKS_AGAIN: bool>() {
             continue;
         };
         assert!(matches!(read.content, Content::At(_)), "it is too long for the record");
-        // SAFETY: read in the epoch that the hand has entered.
+        // SAFETY: the content was read in the epoch that the hand has entered.
         let copy = unsafe { txn.copy_content(read.content) }.expect("memory").expect("a value");
         if !LOOKS_AGAIN || record.is_still(read.at) {
             break copy;
@@ -39,7 +39,7 @@ fn overwritten<const LOOKS_AGAIN: bool>() {
     writer.join().expect("no panic");
 }
 
-/// Proves that a copy is of one value.
+/// Proves that a copy is one whole value.
 #[test]
 fn copies_are_whole() {
     check_both(overwritten::<true>);

@@ -1,5 +1,5 @@
-//! Models of transactions that have partitions to themselves, over many schedules; and of partitions' queues. Each model fails with
-//! an error planted that it is there to notice.
+//! Models of transactions that have partitions to themselves, and of the queues of partitions, over many schedules.
+//! Each model fails with the planted error that it is meant to notice.
 
 use super::super::hstore::ByPartition;
 use super::shuttle_tests::{checkpoint, notices, notices_with_few_switches, read};
@@ -16,17 +16,17 @@ use shuttle::thread;
 #[derive(Debug)]
 struct Careless<const BUG: u32>;
 
-/// Transactions are admitted that have no partition.
+/// Transactions without a partition are admitted.
 const NOT_ASKED: u32 = 1;
-/// Partitions are given back before what was written is there.
+/// Partitions are given back before the writes are installed.
 const GIVEN_BACK_EARLY: u32 = 2;
-/// Reads without partitions do not wait for a commit that is under way.
+/// Reads without partitions do not wait for a commit under way.
 const LATCH_IGNORED: u32 = 3;
-/// A transaction ends, and stays in the queue.
+/// A transaction stays in the queue when it ends.
 const STAYS_QUEUED: u32 = 4;
-/// What a transaction has written itself is not found by the record's word.
+/// A transaction's own write is not found by the record's word.
 const OWN_FORGOTTEN: u32 = 5;
-/// A transaction that has given way does not take what it needed first when it is run again.
+/// An aborted transaction that is run again does not first take the partitions that it needed.
 const SAME_AGAIN: u32 = 6;
 
 type CarelessHStore<const BUG: u32> = Single<Careless<BUG>>;
@@ -82,12 +82,12 @@ impl<const BUG: u32> Policy for Careless<BUG> {
         s: &mut S,
     ) -> bool {
         if BUG == LATCH_IGNORED && intent == Intent::Untracked {
-            // SAFETY: read in this epoch.
+            // SAFETY: the content was read in this epoch.
             let copied = unsafe { txn.copy_content(record_of(record).content()) };
             *access = copied.ok().flatten().map_or(Access::Absent, Access::Value);
             return true;
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `access` asks for, and `ByPartition` asks for the same.
         unsafe { ByPartition::access(access, record, intent, env_of(env), txn, s) }
     }
 
@@ -97,7 +97,7 @@ impl<const BUG: u32> Policy for Careless<BUG> {
         record: *const Record,
         depends: bool,
     ) -> Result<Option<bool>, Refused> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `will_write` asks for, and `ByPartition` asks for the same.
         unsafe { ByPartition::will_write(env_of(env), txn, record, depends) }
     }
 
@@ -106,7 +106,7 @@ impl<const BUG: u32> Policy for Careless<BUG> {
         txn: &mut Txn,
         record: *const Record,
     ) -> Result<Option<bool>, Refused> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `lock` asks for, and `ByPartition` asks for the same.
         unsafe { ByPartition::lock(env_of(env), txn, record) }
     }
 
@@ -139,25 +139,25 @@ impl<const BUG: u32> Policy for Careless<BUG> {
             txn.claims.end(txn.member.tag, env.shared.partitions());
         }
         if BUG == GIVEN_BACK_EARLY || BUG == NOT_ASKED {
-            // (So that it is an update that is lost, and not a latch that is met.)
+            // Latches are tried, so that an update is lost and no latch is met.
             return txn.try_latch().then(|| Ok(env.shared.registry.draw(txn.member.place())));
         }
         ByPartition::decide(stage, env_of(env), txn, s)
     }
 }
 
-/// The partition of a key.
+/// Returns the partition of a key.
 fn partition_of(key: u64) -> u64 {
     1 << (key % u64::from(crate::cc::models::PARTITIONS))
 }
 
-/// Declares partitions, and waits until they are there.
+/// Declares partitions, and waits until the transaction has them. Returns false if it is refused.
 fn take<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &mut C::Txn, partitions: u64) -> bool {
     C::declare_partitions(&hand.bench.shared, txn, partitions);
     admitted(hand, txn, partitions)
 }
 
-/// Waits until the transaction has these.
+/// Waits until the transaction has these partitions. Returns false if it is refused.
 fn admitted<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &mut C::Txn, partitions: u64) -> bool {
     loop {
         match C::admit(hand.env(), txn, partitions, true, &mut Never) {
@@ -168,7 +168,8 @@ fn admitted<C: ConcurrencyControl>(hand: &Hand<'_, C>, txn: &mut C::Txn, partiti
     }
 }
 
-/// Transactions that move one from key to key, each with the partitions of both, and one with all, which finds what there was.
+/// Transactions move 1 from key to key, each with the partitions of both keys. A transaction with all partitions
+/// finds the sum unchanged.
 fn moves<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
@@ -212,7 +213,7 @@ fn moves<C: ConcurrencyControl>() {
     assert_eq!(last, [9, 10, 11], "an update was lost");
 }
 
-/// Two transactions each add one to a record.
+/// Two transactions each add 1 to a record.
 fn adds<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(&[0]));
@@ -236,7 +237,8 @@ fn adds<C: ConcurrencyControl>() {
     hand.abort(txn);
 }
 
-/// Transactions that declare nothing, each with two partitions, take them in either order: some give way, and take both first then; all end.
+/// Two transactions declare nothing and take two partitions in opposite orders. A transaction that aborts takes both
+/// first when it is run again. All end.
 fn undeclared<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
@@ -273,7 +275,8 @@ fn undeclared<C: ConcurrencyControl>() {
     }
 }
 
-/// One has a partition; another one joins its queue and gives up, or has got it by then; a third waits until it comes.
+/// A first transaction has a partition. A second joins its queue and gives up, or has got the partition by then. A
+/// third waits until it gets the partition.
 fn queue<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let got = Arc::new(AtomicU64::new(0));
@@ -302,8 +305,8 @@ fn queue<C: ConcurrencyControl>() {
     threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
 }
 
-/// Proves that transactions with partitions of their own lose no update, see no half of another one, and end in any order of
-/// their declarations.
+/// Proves that transactions with partitions of their own lose no update, see no half of another transaction, and end in
+/// any order of their declarations.
 #[test]
 fn partitions_are_moved_between() {
     check_both(moves::<HStore>);
@@ -321,13 +324,13 @@ fn partitions_as_they_are_needed() {
     check_both(undeclared::<HStore>);
 }
 
-/// Proves that a partition goes to all that wait for it, past those that have left.
+/// Proves that a partition goes to all transactions that wait for it, past those that have left.
 #[test]
 fn queues_go_on() {
     check_both(queue::<HStore>);
 }
 
-/// Proves that a checkpoint has all that was appended before its start, and nothing that was appended behind its end.
+/// Proves that a checkpoint has all that was appended before its start, and nothing that was appended after its end.
 #[test]
 fn checkpoints_and_commits() {
     check_both(|| checkpoint::<HStore>(Change::Update(b"1")));
@@ -336,42 +339,42 @@ fn checkpoints_and_commits() {
     check_both(|| checkpoint::<HStore>(Change::Delete));
 }
 
-/// Proves that the models notice transactions without partitions,
+/// Proves that the models notice transactions without partitions.
 #[test]
 #[should_panic(expected = "an update was lost")]
 fn planted_not_asked() {
     notices(adds::<CarelessHStore<NOT_ASKED>>);
 }
 
-/// partitions that are given back too early,
+/// Proves that the models notice partitions that are given back too early.
 #[test]
 #[should_panic(expected = "an update was lost")]
 fn planted_given_back_early() {
     notices(adds::<CarelessHStore<GIVEN_BACK_EARLY>>);
 }
 
-/// a checkpoint that does not wait for a commit,
+/// Proves that the models notice a checkpoint that does not wait for a commit.
 #[test]
 #[should_panic(expected = "from before its start")]
 fn planted_latch_ignored() {
     notices_with_few_switches(|| checkpoint::<CarelessHStore<LATCH_IGNORED>>(Change::Update(b"1")));
 }
 
-/// one that gives way and takes partitions in the same order when it is run again,
+/// Proves that the models notice an aborted transaction that takes partitions in the same order when it is run again.
 #[test]
 #[should_panic(expected = "with both it goes on")]
 fn planted_same_again() {
     notices(undeclared::<CarelessHStore<SAME_AGAIN>>);
 }
 
-/// one that ends and stays in the queue,
+/// Proves that the models notice a transaction that ends and stays in the queue.
 #[test]
 #[should_panic(expected = "it never comes")]
 fn planted_stays_queued() {
     notices(queue::<CarelessHStore<STAYS_QUEUED>>);
 }
 
-/// and one that does not see what it has written.
+/// Proves that the models notice a transaction that does not see its own write.
 #[test]
 #[should_panic(expected = "its own write is not seen")]
 fn planted_own_forgotten() {

@@ -1,4 +1,5 @@
-//! Models of a reader that looks for a key, twice, while it comes and goes, and of two writers that find no key before they write it.
+//! Models of a reader that looks twice for a key that comes and goes, and of two writers that find no key before they
+//! write it.
 
 use super::super::optimistic::Optimistic;
 use super::super::silo::ByNewest;
@@ -14,8 +15,8 @@ use crate::sync::{Arc, schedules};
 use shuttle::scheduler::PctScheduler;
 use shuttle::thread;
 
-/// One transaction brings a key and says so in another record, and the next one takes both back. A third looks for the key, reads the
-/// record, and looks for the key again. It commits only with what fits together.
+/// A first transaction brings a key and says so in another record, and a second takes both back. A third looks for the
+/// key, reads the record, and looks for the key again. It commits only if what it has read fits together.
 fn coming_and_going<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(b"0"));
@@ -50,10 +51,10 @@ fn coming_and_going<C: ConcurrencyControl>() {
     writer.join().expect("its assertions hold");
 }
 
-/// One of the writers commits between two steps of the other one's commit.
+/// Enough switches for one writer to commit between two steps of the other's commit.
 const SWITCHES: usize = 5;
 
-/// Two transactions look for a key and write it. The second one that commits has found what the first one wrote.
+/// Two transactions look for a key and write it. The second that commits has found what the first wrote.
 fn first_values<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     let writer = || {
@@ -79,7 +80,7 @@ macro_rules! models {
             check_both(coming_and_going::<$scheme>);
         }
 
-        /// Proves that one of two that write a key where they have found none does not commit.
+        /// Proves that of two transactions that found no key and write it, one does not commit.
         #[test]
         fn $first() {
             check(PctScheduler::new(SWITCHES, schedules(10 * SCHEDULES)), first_values::<$scheme>);
@@ -99,14 +100,14 @@ models! {
     hot_by_chance hot_by_chance_first_values HotByChance;
 }
 
-/// Proves that the models notice ranges that are compared with what is there later than the records are.
+/// Proves that the models notice ranges that are compared by their content after the records.
 #[test]
 #[should_panic(expected = "a key was there and was not")]
 fn planted_ranges_by_content() {
     notices_with_few_switches(coming_and_going::<Single<Careless<Optimistic<ByNewest>, RANGES_BY_CONTENT>>>);
 }
 
-/// Proves the same of a scheme whose transactions may commit as of an earlier time than others.
+/// Proves the same for a scheme whose transactions may commit as of an earlier time than others.
 #[test]
 #[should_panic(expected = "a key was there and was not")]
 fn planted_ranges_by_content_with_times() {

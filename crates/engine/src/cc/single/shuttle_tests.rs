@@ -1,5 +1,5 @@
-//! Models of what may meet in the commits of schemes with one value per record, over many schedules: every atomic access is a
-//! place where another thread may go on. Each model fails with an error planted that it is there to notice.
+//! Models of what may meet in the commits of schemes with one value per record, over many schedules. At every atomic
+//! access another thread may run. Each model fails with the planted error that it is meant to notice.
 
 use super::super::dl_detect::ByGraph;
 use super::super::locking::{self, Locking, Meeting, OnConflict};
@@ -29,30 +29,30 @@ use shuttle::thread;
 use std::marker::PhantomData;
 use std::ops::Bound;
 
-/// A policy that does what another one does, but for one error.
+/// A policy that does what the policy `P` does, except for one error.
 pub(super) struct Careless<P, const BUG: u32>(PhantomData<fn() -> P>);
 
 /// Reads are validated before what is written is latched.
 const VALIDATED_TOO_EARLY: u32 = 1;
-/// What has been read is unlocked at once.
+/// A record is unlocked as soon as it has been read.
 const UNLOCKED_TOO_EARLY: u32 = 2;
-/// Reads that take no part in validation do not wait for a commit that is under way.
+/// Reads that take no part in validation do not wait for a commit under way.
 const LATCH_IGNORED: u32 = 3;
-/// Reads do not wait for what is about to be written before them.
+/// Reads do not wait for a pending write of an earlier time.
 const PENDING_IGNORED: u32 = 12;
-/// They leave no time behind.
+/// Reads leave no time behind.
 const READ_TIMES_FORGOTTEN: u32 = 13;
-/// Neither do reads of what is not there.
+/// Reads of absent keys leave no time behind.
 const ABSENCE_FORGOTTEN: u32 = 14;
-/// A record is taken to have come with its newest value.
+/// A record is assumed to have come with its newest value.
 const COMES_WITH_NEWEST: u32 = 15;
-/// What has been removed again is taken never to have been there.
+/// A record that has been removed again is assumed never to have been there.
 const REMOVED_UNSEEN: u32 = 16;
 
-/// Ranges are looked at after the records, by what is there then.
+/// Ranges are looked at after the records, by their content then.
 pub(super) const RANGES_BY_CONTENT: u32 = 17;
 
-/// The same for the policy that does the work.
+/// Returns the environment for the policy that does the work.
 fn env_of<'e, P: Policy, const BUG: u32>(env: Env<'e, Single<Careless<P, BUG>>>) -> Env<'e, Single<P>> {
     Env { shared: env.shared, worker: env.worker, local: env.local }
 }
@@ -107,7 +107,7 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
     ) -> bool {
         if BUG == LATCH_IGNORED && intent == Intent::Untracked {
             let content = record_of(record).content();
-            // SAFETY: read in this epoch.
+            // SAFETY: the content was read in this epoch.
             let copied = unsafe { txn.copy_content(content) };
             *access = copied.ok().flatten().map_or(Access::Absent, Access::Value);
             return true;
@@ -115,10 +115,10 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
         let until = record_of(record).read_until();
         if BUG == PENDING_IGNORED && intent == Intent::Read {
             record_of(record).raise_read_until(txn.age);
-            // SAFETY: by the caller's promise.
+            // SAFETY: the caller has made the promise that `access` asks for, and `read_committed` asks for the same.
             return unsafe { read_committed::<P, S>(access, record, txn, s, |_, _| Ok(())) };
         }
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `access` asks for, and `P` asks for the same.
         let has_ended = unsafe { P::access(access, record, intent, env_of(env), txn, s) };
         if BUG == READ_TIMES_FORGOTTEN && intent == Intent::Read {
             record_of(record).extend(record_of(record).read_until(), Timestamp(until));
@@ -140,7 +140,7 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
         record: *const Record,
         depends: bool,
     ) -> Result<Option<bool>, Refused> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `will_write` asks for, and `P` asks for the same.
         unsafe { P::will_write(env_of(env), txn, record, depends) }
     }
 
@@ -149,7 +149,7 @@ impl<P: Policy, const BUG: u32> Policy for Careless<P, BUG> {
         txn: &mut Txn,
         record: *const Record,
     ) -> Result<Option<bool>, Refused> {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller has made the promise that `lock` asks for, and `P` asks for the same.
         unsafe { P::lock(env_of(env), txn, record) }
     }
 
@@ -187,13 +187,13 @@ type CarelessNoWait<const BUG: u32> = Single<Careless<Locking<GiveWay>, BUG>>;
 type CarelessWaitDie<const BUG: u32> = Single<Careless<Locking<ByAge>, BUG>>;
 type CarelessDlDetect<const BUG: u32> = Single<Careless<Locking<ByGraph>, BUG>>;
 
-/// Locks with an error in who waits.
+/// Locks with an error in the rule that says which transactions wait.
 #[derive(Debug)]
 struct CarelessWaits<W, const BUG: u32>(PhantomData<fn() -> W>);
 
-/// All wait, whatever comes of it.
+/// All transactions wait.
 const ALL_WAIT: u32 = 7;
-/// Nobody does.
+/// No transaction waits.
 const NOBODY_WAITS: u32 = 8;
 
 impl<W: OnConflict, const BUG: u32> OnConflict for CarelessWaits<W, BUG> {
@@ -220,11 +220,11 @@ type CarelessQueue<W, const BUG: u32> = Single<Locking<CarelessWaits<W, BUG>>>;
 #[derive(Debug)]
 struct CarelessTimes<const BUG: u32>;
 
-/// It is not noted until when records have been read.
+/// The time until which records have been read is not noted.
 const NOT_EXTENDED: u32 = 9;
-/// It is noted, but not looked whether the record is latched by then.
+/// The time is noted without a look whether the record is latched by then.
 const EXTENDED_UNSEEN: u32 = 10;
-/// The time of a commit does not follow what has been read of what it overwrites.
+/// The time of a commit does not exceed the times until which overwritten records were read.
 const READ_TIMES_IGNORED: u32 = 11;
 
 impl<const BUG: u32> Validation for CarelessTimes<BUG> {
@@ -262,11 +262,11 @@ impl<const BUG: u32> Validation for CarelessTimes<BUG> {
 #[derive(Debug)]
 struct CarelessValidation<const BUG: u32>;
 
-/// What has been read is not latched while it is compared.
+/// What the transaction has read is not latched while it is compared.
 const NOT_LATCHED: u32 = 4;
-/// It is latched, and not compared.
+/// What the transaction has read is latched, but not compared.
 const NOT_COMPARED: u32 = 5;
-/// What is written as well is not compared: it is latched, after all.
+/// What the transaction also writes is not compared, although it is latched.
 const WRITTEN_NOT_COMPARED: u32 = 6;
 
 impl<const BUG: u32> Validation for CarelessValidation<BUG> {
@@ -297,7 +297,7 @@ impl<const BUG: u32> Validation for CarelessValidation<BUG> {
 
 type CarelessOcc<const BUG: u32> = Single<Optimistic<CarelessValidation<BUG>>>;
 
-/// Each of two transactions reads what the other writes, which is there or not. If both commit, one has missed the other.
+/// Each of two transactions reads what the other writes, which exists or not. If both commit, one has missed the other.
 pub(in crate::cc) fn skew<C: ConcurrencyControl>(is_there: bool) {
     let bench = Arc::new(Bench::<C>::new());
     if is_there {
@@ -324,15 +324,15 @@ pub(in crate::cc) fn skew<C: ConcurrencyControl>(is_there: bool) {
     assert!(committed.load(Ordering::SeqCst) < 2, "both have missed the other's write");
 }
 
-/// Proves that a transaction looks at the latch of a record that it has missed before it looks whether the record has a value. In this
-/// schedule, one of some ten thousand, the other transaction commits between the two looks.
+/// Proves that a transaction looks at the latch of a missed record before it looks whether the record has a value. In
+/// this schedule, one of some ten thousand, the other transaction commits between the two looks.
 #[test]
 fn latches_are_looked_at_first() {
     check(RandomScheduler::new_from_seed(457_081_136_292_648_994, 1), || skew::<DlDetect>(false));
 }
 
-/// One transaction reads what a second one writes, and inserts a record that the second one misses. A third changes that, and what
-/// the second one has read besides. If the first two commit, each has missed the other, whatever the third does.
+/// A first transaction reads what a second writes, and inserts a record that the second misses. A third changes that
+/// record, and another that the second has read. If the first two commit, each has missed the other in any case.
 fn arrivals<C: ConcurrencyControl>(third: &'static [(u64, Change<'static>)]) {
     let bench = Arc::new(Bench::<C>::new());
     let hand = bench.hand();
@@ -366,8 +366,8 @@ fn arrivals<C: ConcurrencyControl>(third: &'static [(u64, Change<'static>)]) {
 const REPLACES: &[(u64, Change<'static>)] = &[(2, Change::Update(b"2")), (3, Change::Update(b"2"))];
 const REMOVES: &[(u64, Change<'static>)] = &[(2, Change::Delete), (3, Change::Update(b"2"))];
 
-/// Two transactions move one from one record to the other, in opposite directions, and a third reads both and the range
-/// around them, in which a key comes with the first transfer. It commits only with what fits together.
+/// Two transactions move 1 between two records, in opposite directions. A third reads both records and a range in which
+/// a key comes with the first transfer. It commits only if what it has read fits together.
 pub(in crate::cc) fn transfers<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     {
@@ -413,7 +413,7 @@ pub(in crate::cc) fn transfers<C: ConcurrencyControl>() {
     match all() {
         Ok([(Ok(Some(a)), mark), (Ok(Some(b)), _)]) if hand.try_commit_open(&mut txn, thread::yield_now) => {
             assert_eq!(a + b, 20, "a transfer was read in part");
-            // The mark has what its transfer has left in the first record; the other one adds one to it.
+            // The mark has what its transfer has left in the first record. The other transfer adds 1 to it.
             let fits = mark.map_or(a >= 10, |mark| a == mark || a == mark + 1);
             assert!(fits, "the range {mark:?} does not fit {a}");
         }
@@ -423,7 +423,7 @@ pub(in crate::cc) fn transfers<C: ConcurrencyControl>() {
     threads.into_iter().for_each(|thread| thread.join().expect("its assertions hold"));
 }
 
-/// Two transactions each add one to what they have read of a record: as many are added as commit.
+/// Two transactions each add 1 to what they have read of a record. The sum equals the number of commits.
 pub(in crate::cc) fn increments<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(&[0]));
@@ -434,7 +434,7 @@ pub(in crate::cc) fn increments<C: ConcurrencyControl>() {
             let mut txn = hand.begin();
             let added = read(&hand, &mut txn, 1, Intent::Read)
                 .and_then(|seen| hand.change(&mut txn, 1, Change::Update(&[seen.expect("it is there") + 1])));
-            // (It is being changed: the key would have to be looked for again.)
+            // The record is being changed: the key would have to be looked for again.
             if added != Ok(Written::Done) {
                 hand.abort(txn);
                 return 0;
@@ -450,8 +450,8 @@ pub(in crate::cc) fn increments<C: ConcurrencyControl>() {
     hand.abort(txn);
 }
 
-/// Two transactions lock the same two records in opposite orders: they come to an end, and where a scheme lets transactions
-/// wait, one of them commits.
+/// Two transactions lock the same two records in opposite orders. Both end. If the scheme lets transactions wait, one
+/// of them commits.
 pub(in crate::cc) fn crossing<C: ConcurrencyControl>(waits: bool) {
     let bench = Arc::new(Bench::<C>::new());
     {
@@ -510,7 +510,7 @@ fn upgrades<C: ConcurrencyControl>() {
     hand.abort(txn);
 }
 
-/// A commit is appended to the log, then made; a checkpoint that begins at a position of the log behind it reads records
+/// A commit is appended to the log, then made. A checkpoint that begins at a later position of the log reads records
 /// one by one, whichever of them changes.
 pub(in crate::cc) fn checkpoint<C: ConcurrencyControl>(change: Change<'static>) {
     let bench = Arc::new(Bench::<C>::new());
@@ -566,13 +566,14 @@ macro_rules! models {
                 check_both(|| skew::<$scheme>(true));
             }
 
-            /// Proves that the same holds where both insert what the other has read to be absent.
+            /// Proves that the same holds if both insert what the other has found absent.
             #[test]
             fn inserts_meet() {
                 check_both(|| skew::<$scheme>(false));
             }
 
-            /// Proves that the same holds where what is inserted is changed, or removed, before the other one commits.
+            /// Proves that the same holds if the inserted record is changed or removed before the other transaction
+            /// commits.
             #[test]
             fn inserts_meet_beside_a_third() {
                 check_both(|| arrivals::<$scheme>(REPLACES));
@@ -585,14 +586,13 @@ macro_rules! models {
                 check_both(increments::<$scheme>);
             }
 
-            /// Proves that a reader that commits has read whole transfers, and a range that fits them.
+            /// Proves that a committed reader has read whole transfers, and a range that fits them.
             #[test]
             fn transfers_are_read_whole() {
                 check_both(transfers::<$scheme>);
             }
 
-            /// Proves that a checkpoint has all that was appended before its start, and nothing that was appended behind
-            /// its end.
+            /// Proves that a checkpoint has all that was appended before its start, and nothing from after its end.
             #[test]
             fn checkpoints_and_commits() {
                 check_both(|| checkpoint::<$scheme>(Change::Update(b"1")));
@@ -616,8 +616,8 @@ models! {
     hot_by_chance HotByChance;
 }
 
-/// Proves that transactions that lock the same records in opposite orders come to an end, and that one commits where a scheme
-/// lets transactions wait.
+/// Proves that transactions that lock the same records in opposite orders end, and that one commits if the scheme lets
+/// transactions wait.
 #[test]
 fn crossing_locks() {
     check_both(|| crossing::<NoWait>(false));
@@ -626,7 +626,7 @@ fn crossing_locks() {
     check_both(|| crossing::<AllHot>(true));
 }
 
-/// Proves that of two that share a record and want it alone one waits, and the other gives way.
+/// Proves that of two transactions that share a record and want it alone one waits and the other aborts.
 #[test]
 fn crossing_upgrades() {
     check_both(upgrades::<WaitDie>);
@@ -645,152 +645,152 @@ fn planted_validated_too_early() {
     notices(|| skew::<CarelessSilo<VALIDATED_TOO_EARLY>>(true));
 }
 
-/// Proves that the models notice what is unlocked as soon as it has been read.
+/// Proves that the models notice records that are unlocked as soon as they have been read.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_unlocked_too_early() {
     notices(|| skew::<CarelessNoWait<UNLOCKED_TOO_EARLY>>(true));
 }
 
-/// The same where transactions wait.
+/// Proves the same for a scheme in which the older transaction waits.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_unlocked_too_early_where_the_older_waits() {
     notices(|| skew::<CarelessWaitDie<UNLOCKED_TOO_EARLY>>(true));
 }
 
-/// The same where any waits.
+/// Proves the same for a scheme in which any transaction waits.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_unlocked_too_early_where_any_waits() {
     notices(|| skew::<CarelessDlDetect<UNLOCKED_TOO_EARLY>>(true));
 }
 
-/// Proves that the models notice that transactions wait for each other,
+/// Proves that the models notice transactions that wait for each other.
 #[test]
 #[should_panic(expected = "they wait for each other")]
 fn planted_all_wait() {
     notices(|| crossing::<CarelessQueue<ByAge, ALL_WAIT>>(true));
 }
 
-/// also for a lock that they share,
+/// Proves that the models notice transactions that wait for each other at a lock that they share.
 #[test]
 #[should_panic(expected = "they wait for each other")]
 fn planted_all_wait_to_be_alone() {
     notices(upgrades::<CarelessQueue<ByGraph, ALL_WAIT>>);
 }
 
-/// and that they do not wait where they should.
+/// Proves that the models notice transactions that do not wait although they should.
 #[test]
 #[should_panic(expected = "neither has waited")]
 fn planted_nobody_waits() {
     notices(|| crossing::<CarelessQueue<ByAge, NOBODY_WAITS>>(true));
 }
 
-/// The same, where they should wait for shares.
+/// Proves the same for transactions that should wait for shares.
 #[test]
 #[should_panic(expected = "neither has waited")]
 fn planted_nobody_waits_for_shares() {
     notices(upgrades::<CarelessQueue<ByGraph, NOBODY_WAITS>>);
 }
 
-/// Proves that the models notice a commit of TicToc that leaves no trace of what it has read,
+/// Proves that the models notice a commit of TicToc that leaves no trace of what it has read.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_not_extended() {
     notices(|| skew::<CarelessTicToc<NOT_EXTENDED>>(true));
 }
 
-/// one that does not look whether what it has read is being overwritten,
+/// Proves that the models notice a commit of TicToc that does not look whether what it has read is being overwritten.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_extended_unseen() {
     notices(|| skew::<CarelessTicToc<EXTENDED_UNSEEN>>(true));
 }
 
-/// and one that overwrites as of a time at which others have read.
+/// Proves that the models notice a commit of TicToc as of a time at which others have read what it overwrites.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_read_times_ignored() {
     notices(|| skew::<CarelessTicToc<READ_TIMES_IGNORED>>(true));
 }
 
-/// Proves that the models notice a read under timestamp ordering that does not wait for an earlier write,
+/// Proves that the models notice a read under timestamp ordering that does not wait for an earlier write.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_pending_ignored() {
     notices(|| skew::<CarelessTimestamp<PENDING_IGNORED>>(true));
 }
 
-/// one that an earlier write does not find,
+/// Proves that the models notice a read that an earlier write does not find.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_read_times_forgotten() {
     notices(|| skew::<CarelessTimestamp<READ_TIMES_FORGOTTEN>>(true));
 }
 
-/// one of what is not there,
+/// Proves that the models notice a read of an absent key that leaves no time.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_absence_forgotten() {
     notices(|| arrivals::<CarelessTimestamp<ABSENCE_FORGOTTEN>>(REPLACES));
 }
 
-/// a record that has come behind a reader's back and is taken to be newer than the reader,
+/// Proves that the models notice a record that came behind a reader's back and is assumed to be newer than the reader.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_comes_with_newest() {
     notices_with_few_switches(|| arrivals::<CarelessTimestamp<COMES_WITH_NEWEST>>(REPLACES));
 }
 
-/// and one that has come and gone.
+/// Proves that the models notice such a record that has gone again.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_removed_unseen() {
     notices_with_few_switches(|| arrivals::<CarelessTimestamp<REMOVED_UNSEEN>>(REMOVES));
 }
 
-/// Proves the same of what several records say together.
+/// Proves that the models notice early unlocking in what several records say together.
 #[test]
 #[should_panic(expected = "read in part")]
 fn planted_unlocked_too_early_in_transfers() {
     notices(transfers::<CarelessNoWait<UNLOCKED_TOO_EARLY>>);
 }
 
-/// Proves that the models notice a validation without latches,
+/// Proves that the models notice a validation without latches.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_not_latched() {
     notices(|| skew::<CarelessOcc<NOT_LATCHED>>(true));
 }
 
-/// one that does not compare,
+/// Proves that the models notice a validation that does not compare.
 #[test]
 #[should_panic(expected = "both have missed")]
 fn planted_not_compared() {
     notices(|| skew::<CarelessOcc<NOT_COMPARED>>(true));
 }
 
-/// and one that does not compare what is written as well.
+/// Proves that the models notice a validation that does not compare what is also written.
 #[test]
 #[should_panic(expected = "an update was lost")]
 fn planted_written_not_compared() {
     notices(increments::<CarelessOcc<WRITTEN_NOT_COMPARED>>);
 }
 
-/// (The reader has to take many steps between two of the writer's.)
+/// Checks schedules in which the reader takes many steps between two steps of the writer.
 pub(super) fn notices_with_few_switches(run: fn()) {
     check(PctScheduler::new(5, PLANTED_SCHEDULES_MAX), run);
 }
 
-/// Proves that the models notice a checkpoint that does not wait for a commit, under either scheme.
+/// Proves that the models notice a checkpoint that does not wait for a commit, under Silo.
 #[test]
 #[should_panic(expected = "from before its start")]
 fn planted_latch_ignored() {
     notices_with_few_switches(|| checkpoint::<CarelessSilo<LATCH_IGNORED>>(Change::Update(b"1")));
 }
 
-/// The same, under the other scheme.
+/// Proves the same under NO_WAIT.
 #[test]
 #[should_panic(expected = "from before its start")]
 fn planted_latch_ignored_with_locks() {

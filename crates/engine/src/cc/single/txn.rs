@@ -89,7 +89,8 @@ pub struct Txn {
     pub(in crate::cc) is_in_graph: bool,
     /// True if an operation of the transaction may be asleep in the queue of a row: see [`Shared::sleeps_beside`].
     pub(in crate::cc) sleeps: bool,
-    /// Why an access that had met a lock was refused: accesses of the same transaction that still wait are refused, too.
+    /// Why an access that had met a lock was refused: accesses of the same transaction that still wait are refused,
+    /// too.
     pub(in crate::cc) gave_up: Option<Abort>,
     /// The transaction looks at how hot records are, if the scheme keeps that.
     pub(in crate::cc) heeds: bool,

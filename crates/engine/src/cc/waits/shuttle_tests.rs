@@ -1,4 +1,4 @@
-//! Models of waiters beside locks that are given back before their transaction ends.
+//! Models of waiters for locks that are given back before their transactions end.
 
 use super::*;
 use crate::cc::models::{Bench, Hand, PLANTED_SCHEDULES_MAX, check, check_both, lock_in_queue};
@@ -6,7 +6,7 @@ use crate::cc::{Adaptive, Change, ConcurrencyControl, Silo, TicToc};
 use shuttle::scheduler::PctScheduler;
 use shuttle::thread;
 
-/// The last share of a row's lock is given back beside a transaction that joins the queue for it.
+/// The last share of a row's lock is given back while a transaction joins the queue for the lock.
 fn last_share<const LOOKS_FIRST: bool>() {
     const ROW: RecordId = RecordId(7);
     let waits = Arc::new(Waits::new(Memory::new(u64::MAX)));
@@ -31,7 +31,7 @@ fn last_share<const LOOKS_FIRST: bool>() {
     assert_eq!(stage, WaitStage::Turn, "the row is free, and the waiter sleeps");
 }
 
-/// Proves that a waiter has its turn, whenever the last share is given back.
+/// Proves that a waiter gets its turn whenever the last share is given back.
 #[test]
 fn last_share_wakes() {
     check_both(last_share::<false>);
@@ -44,8 +44,8 @@ fn planted_look_before() {
     check(PctScheduler::new(3, PLANTED_SCHEDULES_MAX), last_share::<true>);
 }
 
-/// Two transactions lock one row, while a third one commits a value there without having locked it. Under an optimistic scheme one that
-/// has the lock may find the row latched by that commit, and gives the lock back at once.
+/// Two transactions lock one row, while a third commits a value there without the lock. Under an optimistic scheme a
+/// transaction that has the lock may find the row latched by that commit. It then gives the lock back at once.
 fn locks_beside_a_commit<C: ConcurrencyControl>() {
     let bench = Arc::new(Bench::<C>::new());
     bench.hand().commit_change(1, Change::Insert(b"0"));
@@ -68,7 +68,7 @@ fn locks_beside_a_commit<C: ConcurrencyControl>() {
     assert!(!C::waits(&bench.shared).is_any(), "the queue is empty");
 }
 
-/// Proves that no transaction waits for one that has given the lock back and waits itself.
+/// Proves that no transaction waits for a transaction that has given the lock back and waits itself.
 #[test]
 fn locks_that_are_given_back_at_once() {
     check_both(locks_beside_a_commit::<Silo>);

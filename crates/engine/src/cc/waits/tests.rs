@@ -1,4 +1,4 @@
-//! Queues, times and cycles, by hand.
+//! Tests of queues, times and cycles, step by step.
 
 use super::*;
 use std::sync::atomic::AtomicUsize as Count;
@@ -18,7 +18,7 @@ fn waits() -> Waits {
     Waits::new(Memory::new(1 << 20))
 }
 
-/// Proves that turns come in the order of the queue, whichever leaves, and that all is given back.
+/// Proves that turns come in the order of the queue, whichever waiter leaves, and that all memory is given back.
 #[test]
 fn turns() {
     let waits = waits();
@@ -50,8 +50,8 @@ fn turns() {
     assert!(rings.0.load(Ordering::SeqCst) >= 4);
 }
 
-/// Proves that a transaction is moved forward in its queue when others come to wait for what it holds, with its ticket and its deadline; and
-/// that it can close a cycle that way.
+/// Proves that a transaction moves forward in its queue, with its ticket and its deadline, when others come to wait for
+/// what it holds, and that it can close a cycle in this way.
 #[test]
 fn awaited_ones_go_first() {
     const OTHER: RecordId = RecordId(8);
@@ -71,7 +71,7 @@ fn awaited_ones_go_first() {
     assert!([first, last, waiter].map(look).iter().all(|&stage| stage == WaitStage::Expired));
     [first, last, waiter].into_iter().for_each(|ticket| waits.leave(ticket));
     assert_eq!((waits.is_any(), waits.first_deadline_ns()), (false, None));
-    // 3 waits for the row behind 2, which has come later and is awaited, and for another row of 2. Then it overtakes 2.
+    // 3 waits for the row behind 2, which came later and is awaited, and for another row of 2. Then 3 overtakes 2.
     let behind = join(ROW, 3, 1).expect("no cycle");
     join(OTHER, 9, 2).expect("no cycle");
     let front = join(ROW, 2, 1).expect("no cycle");
@@ -80,7 +80,7 @@ fn awaited_ones_go_first() {
     assert!([front, behind, beside].map(look).contains(&WaitStage::Deadlocked));
 }
 
-/// Proves that a wait is over at its time, not before, and that the next in the queue is not held up by it.
+/// Proves that a wait ends at its deadline, not before, and does not hold up the next waiter in the queue.
 #[test]
 fn times() {
     let waits = waits();
@@ -108,8 +108,8 @@ fn times() {
     assert_eq!((waits.is_any(), waits.first_deadline_ns()), (false, None));
 }
 
-/// Proves that a cycle is found by the wait that closes it, through any number of rows and along a line; and that
-/// chains are none.
+/// Proves that the wait that closes a cycle finds it, through any number of rows and along a queue, and that chains
+/// are not taken for cycles.
 #[test]
 fn cycles() {
     for length in [2, 3, 10, 1000] {
@@ -123,7 +123,8 @@ fn cycles() {
         assert_eq!(lock(&waits.state).waiters.len(), length as usize - 1);
         waits.join(row(length), length - 1, Some(length), NEVER, || true).expect("a longer chain");
     }
-    // 1 holds the row, 2 is first in the queue, 3 behind it; 2 would wait for 3 elsewhere. (If 2 held nothing, 3 would overtake it.)
+    // 1 holds the row, 2 is first in the queue, and 3 is behind 2. 2 would wait for 3 elsewhere. If 2 held nothing, 3
+    // would overtake it.
     let waits = waits();
     waits.join(ROW, 2, Some(1), NEVER, || true).expect("no cycle");
     waits.join(ROW, 3, Some(1), NEVER, || true).expect("no cycle");
@@ -131,8 +132,8 @@ fn cycles() {
     assert_eq!(waits.join(RecordId(8), 2, Some(3), NEVER, || true), Err(Refusal::Deadlocked));
 }
 
-/// Proves that a row taken by one that was not in the queue closes a cycle which the first in the queue finds, although it is
-/// not in it.
+/// Proves that a transaction from outside the queue that takes the row can close a cycle. The first waiter in the queue
+/// finds the cycle although it is not part of it.
 #[test]
 fn cycles_of_others() {
     let waits = waits();
@@ -148,21 +149,22 @@ fn cycles_of_others() {
     assert_eq!(stages, [WaitStage::Waiting, WaitStage::Waiting, WaitStage::Deadlocked]);
 }
 
-/// Proves that one that joins the queue, and brings the news of another holder, finds the cycle that this closes for those
-/// that are there already.
+/// Proves that a transaction that joins the queue with the news of another holder finds the cycle that this closes
+/// for the transactions already there.
 #[test]
 fn cycles_by_news() {
     let waits = waits();
     let (row, other) = (RecordId(1), RecordId(2));
     let first = waits.join(row, 10, Some(1), NEVER, || true).expect("no cycle");
-    // 12 has taken the row past the queue, without 1's having told that it has ended, and waits for 10.
+    // 12 has taken the row past the queue, although 1 has not told that it has ended, and waits for 10.
     let second = waits.join(other, 12, Some(10), NEVER, || true).expect("no cycle as far as is known");
     let third = waits.join(row, 11, Some(12), NEVER, || true).expect("it is in no cycle");
     let stages = [first, second, third].map(|ticket| waits.look(ticket, Waker::noop()));
     assert_eq!(stages, [WaitStage::Waiting, WaitStage::Deadlocked, WaitStage::Waiting]);
 }
 
-/// Proves that a cycle is found that goes by way of one that waits twice for a row, with another one between its two entries.
+/// Proves that a cycle is found through a transaction that waits twice for a row, with another transaction between
+/// its two entries.
 #[test]
 fn cycles_between_two_entries_of_one() {
     let waits = waits();
@@ -178,8 +180,8 @@ fn cycles_between_two_entries_of_one() {
     assert_eq!(join(other, 10, 30), Err(Refusal::Deadlocked), "30 is behind 10");
 }
 
-/// Proves that a cycle is found that goes past one that has its turn and will be gone soon, to one that has its turn and
-/// waits elsewhere.
+/// Proves that a cycle is found past a transaction that has its turn and will soon be gone, to a transaction that has
+/// its turn and waits elsewhere.
 #[test]
 fn cycles_past_turns() {
     let waits = waits();
@@ -189,7 +191,7 @@ fn cycles_past_turns() {
     let running = join(row, 11, None).expect("no cycle");
     join(RecordId(4), 98, Some(20)).expect("20 stays in front of 10");
     join(other, 10, None).expect("no cycle");
-    // 10 holds what another one waits for, so it comes before 11, which has its turn already.
+    // 10 holds what another transaction waits for, so it is put before 11, which already has its turn.
     join(third, 99, Some(10)).expect("no cycle");
     let first = join(row, 10, None).expect("no cycle");
     let look = |ticket| waits.look(ticket, Waker::noop());
@@ -199,7 +201,8 @@ fn cycles_past_turns() {
     assert_eq!(look(first), WaitStage::Turn);
 }
 
-/// Proves that the turns of a deadlock's victim go to the next transactions in the queues, which would otherwise wait for nothing.
+/// Proves that the turns of a deadlock's victim go to the next transactions in the queues, which would otherwise wait
+/// in vain.
 #[test]
 fn turns_of_a_victim() {
     let waits = waits();
@@ -214,13 +217,14 @@ fn turns_of_a_victim() {
     assert_eq!([turn, next].map(look), [WaitStage::Deadlocked, WaitStage::Turn]);
 }
 
-/// Proves that the search for cycles stays short where hundreds of transactions wait for several rows each, and close one after another.
+/// Proves that the search for cycles stays short when hundreds of transactions wait for several rows each and close one
+/// cycle after another.
 #[test]
 fn many_cycles_are_found_in_few_searches() {
     const PLACES: u32 = 200;
     let waits = waits();
     let searched = || lock(&waits.state).searched.load(Ordering::Relaxed);
-    // Each one holds a row, and waits for those of the next three.
+    // Each transaction holds a row, and waits for the rows of the next three.
     let mut refused = 0;
     for place in 0..PLACES {
         let before = searched();
@@ -234,8 +238,8 @@ fn many_cycles_are_found_in_few_searches() {
     assert!((0..PLACES).all(|place| lock(&waits.state).cycle(place).is_none()));
 }
 
-/// Proves that a search does not go through a queue of transactions that wait for nothing else, and that it goes through one of
-/// transactions that do, each once.
+/// Proves that a search skips a queue of transactions that wait for nothing else, and visits each transaction once in a
+/// queue of transactions that also wait elsewhere.
 #[test]
 fn long_queues_are_not_searched() {
     const LONG: u32 = 1000;
@@ -250,7 +254,7 @@ fn long_queues_are_not_searched() {
                 join(third, place, 2).expect("no cycle");
             }
         }
-        // The last one has a row that is waited for, so its wait may close a cycle.
+        // The last transaction has a row that is waited for, so its wait may close a cycle.
         join(other, 3, LONG).expect("no cycle");
         let before = searched();
         join(ROW, LONG, 1).expect("no cycle");
@@ -264,8 +268,8 @@ fn long_queues_are_not_searched() {
     }
 }
 
-/// Proves that those that wait for a row which transactions share have their turns when a share is given back, that the flag is set as
-/// long as there are such, and that they wait until their time is over otherwise.
+/// Proves that transactions that wait for a shared row get their turns when a share is given back, and otherwise wait
+/// until their deadline. The flag is set as long as there are such transactions.
 #[test]
 fn shared_rows() {
     let waits = waits();
@@ -296,7 +300,7 @@ fn shared_rows() {
     assert!(waits.are_shares_awaited());
     waits.leave(first);
     assert!(!waits.is_any() && !waits.are_shares_awaited());
-    // One that finds it free by then has its turn at once, and leaves no flag.
+    // A transaction that finds the row free by then has its turn at once, and leaves no flag.
     let free = waits.join(ROW, 2, shared, NEVER, || {
         waits.await_shares();
         false
@@ -304,7 +308,7 @@ fn shared_rows() {
     assert_eq!((look(free.expect("no cycle")), waits.are_shares_awaited()), (WaitStage::Turn, false));
 }
 
-/// Proves that it is known which transactions sleep until others share a row no more, and for which row.
+/// Proves that `awaits_sharers` knows which transactions sleep until a row is no longer shared, and which row.
 #[test]
 fn sleepers_for_shares_are_known() {
     let waits = waits();
@@ -314,7 +318,8 @@ fn sleepers_for_shares_are_known() {
     assert!(!waits.awaits_sharers(3, None) && !waits.awaits_sharers(4, None));
 }
 
-/// Proves that those in a queue look again when transactions come to share the row, once: they may not be allowed to wait for these.
+/// Proves that waiters in a queue look again, once, when transactions come to share the row, because they may not be
+/// allowed to wait for the sharers.
 #[test]
 fn sharers_are_news() {
     let waits = waits();
@@ -330,7 +335,8 @@ fn sharers_are_news() {
     assert_eq!([first, second, third].map(look), [WaitStage::Waiting; 3]);
 }
 
-/// Proves that all operations of a transaction that wait for the same row have their turn together: the first may have been forgotten.
+/// Proves that all operations of a transaction that wait for the same row get their turn together, because the first
+/// may have been forgotten.
 #[test]
 fn a_turn_is_the_transactions() {
     let waits = waits();
@@ -345,7 +351,8 @@ fn a_turn_is_the_transactions() {
     assert_eq!(look(other), WaitStage::Turn);
 }
 
-/// Proves that an operation is called when its transaction has got the row past the queue. It would wait for itself.
+/// Proves that an operation is called when its transaction has got the row past the queue. Otherwise it would wait for
+/// itself.
 #[test]
 fn owners_are_called() {
     let waits = waits();
@@ -358,7 +365,7 @@ fn owners_are_called() {
     assert_eq!([first, own].map(look), [WaitStage::Waiting, WaitStage::Turn]);
 }
 
-/// Proves that a wait that the account has no room for does not begin.
+/// Proves that a wait does not begin if the account has no room for it.
 #[test]
 fn accounts() {
     let waits = Waits::new(Memory::new(2 * ENTRY_BYTES));
