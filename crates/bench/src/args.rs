@@ -22,14 +22,14 @@ pub struct RunArgs {
     /// The front of the index of all tables: none or hash; several are compared
     #[arg(long, default_value = "none", value_delimiter = ',')]
     pub front: Vec<Front>,
-    /// Where directories of durable databases are made; they are removed afterwards [default: the system's for
+    /// Directory in which durable databases are made; they are removed afterwards [default: the system's for
     /// temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// How many times all variants are run, one after the other; medians are reported, and conditions are checked after
+    /// Number of runs of all variants, one after the other; medians are reported, and conditions are checked after
     /// each repeat
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,

@@ -63,7 +63,7 @@ pub struct CcArgs {
     /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// How many times all variants of a workload are run, one after the other; medians are reported
+    /// Number of runs of all variants of a workload, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON

@@ -2,7 +2,7 @@
 //!
 //! The engine is generic, so each program that uses it would compile it. A crate that is compiled with `opt-level` 0 or 1 uses the functions that a
 //! crate which it depends on has compiled for the same types. So this module uses each operation under the default scheme.
-//! It never runs. (Release builds do not share, and leave it out.)
+//! It never runs. (Release builds share only what `once!` declares, and leave this module out.)
 
 use crate::cc::{ConcurrencyControl, Serializable};
 use crate::db::Database;

@@ -38,7 +38,7 @@ pub struct Args {
     /// How long each workload is measured in each repeat
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// How many turns each peer gets
+    /// Number of turns of each peer
     #[arg(long, default_value_t = 5)]
     pub repeats: usize,
     /// Peers to compare, by name [default: all]
@@ -51,7 +51,7 @@ pub struct Args {
     /// databases must be empty
     #[arg(long, value_name = "URL")]
     pub redis: Option<String>,
-    /// Where peers keep their files [default: in class memory, memory if the system shows it as a folder; in class
+    /// Directory for the files of the peers [default: in class memory, memory if the system shows it as a folder; in class
     /// sync, the system's folder for temporary files]
     #[arg(long)]
     pub directory: Option<PathBuf>,

@@ -9,7 +9,7 @@ use braiddb::{ConcurrencyControl, Database, Error, Result, Transaction};
 use std::cell::Cell;
 use std::fmt;
 
-/// What a workload has seen through an observer.
+/// The events that a workload has seen through an observer.
 pub struct Look {
     /// A hash of what was seen. It must not change within one transaction.
     pub digest: u64,

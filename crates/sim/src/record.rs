@@ -90,7 +90,7 @@ pub struct Record {
     pub end: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// What it did, in the order in which the operations ended.
+    /// Its operations, in the order in which they ended.
     pub operations: Vec<Operation>,
     /// The timestamp of its snapshot according to the engine, if the engine gives one.
     pub snapshot_timestamp: Option<u64>,

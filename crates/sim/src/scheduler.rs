@@ -47,7 +47,7 @@ pub struct Violation {
     pub workload: &'static str,
     /// The seed that shows it.
     pub seed: u64,
-    /// What was seen.
+    /// The description of the violation.
     pub what: String,
 }
 

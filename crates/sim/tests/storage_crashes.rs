@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the contract says about one file: its bytes at the last sync, and at each moment since.
+/// The contract for one file: its bytes at the last sync, and at each moment since.
 #[derive(Clone, Debug, Default)]
 struct FileModel {
     versions: Vec<Vec<u8>>,
@@ -107,7 +107,7 @@ impl FileModel {
     }
 }
 
-/// What the contract says about the directory: which files had each name since the last sync, and which cannot be lost.
+/// The contract for the directory: which files had each name since the last sync, and which cannot be lost.
 #[derive(Clone, Debug, Default)]
 struct Model {
     files: Vec<FileModel>,

@@ -9,7 +9,7 @@ use crate::schema::{Tables, found};
 use crate::stock_level::{self, ORDERS};
 use braiddb::{Columns, Database, Plain, Projection, ProjectionOptions, Result, Transaction};
 
-/// Where StockLevel reads order lines and stocks.
+/// The place from which StockLevel reads order lines and stocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Layout {
     /// In the tables' records

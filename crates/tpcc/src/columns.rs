@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Text,
 }
 
-/// Where a column lies in its row.
+/// The place of a column in its row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) offset: usize,

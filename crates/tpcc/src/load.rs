@@ -101,7 +101,7 @@ struct Loader<'a, C: Scheme> {
     names: NonUniform,
 }
 
-/// What one transaction inserts. All tables share this type, so each worker's loop is compiled once per scheme.
+/// The rows that one transaction inserts. All tables share this type, so each worker's loop is compiled once per scheme.
 #[derive(Clone, Copy, Debug)]
 enum Row {
     Item(u32),

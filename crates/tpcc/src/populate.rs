@@ -12,7 +12,7 @@ use crate::rows::{
 };
 use crate::scale::Scale;
 
-/// What each customer has paid, and still owes, at the beginning: 10.00.
+/// The amount that each customer has paid, and still owes, at the beginning: 10.00.
 pub(crate) const PAID: i64 = 1_000;
 const CREDIT_LIMIT: i64 = 5_000_000;
 

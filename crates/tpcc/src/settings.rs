@@ -2,7 +2,7 @@
 
 use crate::scale::Scale;
 
-/// Which transactions, and how many of each.
+/// The transactions of the mix, and the share of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Mix {
     /// TPC-C: 45 % NewOrder, 43 % Payment, 4 % each of the others
@@ -67,7 +67,7 @@ impl Mix {
     }
 }
 
-/// Which warehouses are at home.
+/// The warehouses that are at home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Home {
     /// Each worker has warehouses of its own

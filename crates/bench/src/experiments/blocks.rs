@@ -23,7 +23,7 @@ pub struct BlocksArgs {
     /// Fields of a record, 8 bytes each
     #[arg(long, default_value = "10")]
     pub fields: Fields,
-    /// How many of the fields are summed; values above --fields are skipped
+    /// Number of fields that are summed; values above --fields are skipped
     #[arg(long, default_value = "1,2,5,10", value_delimiter = ',')]
     pub read: Vec<usize>,
     /// The share of rows that is summed, chosen by a condition on one more field; 1 means all rows, without a condition
@@ -41,7 +41,7 @@ pub struct BlocksArgs {
     /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// How many times all layouts are run, one after the other; medians are reported
+    /// Number of runs of all layouts, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON

@@ -32,7 +32,7 @@ pub struct ClassesArgs {
     /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "6", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// How many times all variants are run, one after the other
+    /// Number of runs of all variants, one after the other
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON

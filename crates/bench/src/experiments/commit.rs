@@ -25,7 +25,7 @@ pub struct CommitArgs {
     /// Bytes that a transaction writes
     #[arg(long, default_value = "8", value_parser = parse_value_bytes)]
     pub value_bytes: usize,
-    /// Where a directory is made; it is removed afterwards [default: the system's for temporary files]
+    /// Directory in which the database is made; it is removed afterwards [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Writes the results as JSON

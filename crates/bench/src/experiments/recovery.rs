@@ -27,10 +27,10 @@ pub struct RecoveryArgs {
     /// Threads that recover, or `all`
     #[arg(long, default_value = "1,all", value_delimiter = ',', value_parser = parse_workers)]
     pub workers: Vec<usize>,
-    /// How many times each is measured; medians are reported
+    /// Number of measurements of each; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
-    /// Where a directory is made; it is removed afterwards [default: the system's for temporary files]
+    /// Directory in which the database is made; it is removed afterwards [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Writes the results as JSON

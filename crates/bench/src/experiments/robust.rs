@@ -44,7 +44,7 @@ pub struct RobustArgs {
     /// Seconds per variant, divided among the repeats; auto gets half a second more each time, to find its level
     #[arg(long, default_value = "1.5", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// How many times all variants of a table are run, one after the other; medians are reported
+    /// Number of runs of all variants of a table, one after the other; medians are reported
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON

@@ -24,7 +24,7 @@ pub struct SettleArgs {
     /// Seconds until the work changes again
     #[arg(long, default_value = "2", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// How many times all kinds of work are run in each mode, one after the other
+    /// Number of runs of all kinds of work in each mode, one after the other
     #[arg(long, default_value = "7", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON

@@ -26,7 +26,7 @@ pub struct StockLevelArgs {
     /// Seconds per variant, divided among the repeats
     #[arg(long, default_value = "3", value_parser = parse_seconds)]
     pub seconds: f64,
-    /// How many times all layouts are run, one after the other; medians are reported
+    /// Number of runs of all layouts, one after the other; medians are reported
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: u32,
     /// Writes the results as JSON

@@ -77,7 +77,7 @@ pub(crate) struct Data {
     /// Names, and figures by category. None if there is no figure.
     pub(crate) series: Vec<(String, Vec<Option<Measured>>)>,
     pub(crate) lines: bool,
-    /// Where and how the figures were measured, one line each.
+    /// Notes on where and how the figures were measured, one line each.
     pub(crate) notes: Vec<String>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Row {
     pub(crate) sample_every: u32,
     /// Transactions done in all slices.
     pub(crate) transactions: u64,
-    /// How many of them rolled back on purpose.
+    /// The number of them that rolled back on purpose.
     pub(crate) rolled_back: u64,
     /// Transactions done per second, by all workers together.
     pub(crate) transactions_per_s: f64,

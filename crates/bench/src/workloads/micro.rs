@@ -25,7 +25,7 @@ use clap::{Args, ValueEnum};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// How many rows are read at a time in modes with multi-gets.
+/// The number of rows that modes with multi-gets read at a time.
 const TOGETHER: usize = 10;
 /// Share of the available memory that the tables may take, in percent.
 const MEMORY_PERCENT_MAX: u64 = 70;

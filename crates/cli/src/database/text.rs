@@ -24,7 +24,7 @@ pub type Wrong = String;
 /// The member of a struct's or enum's object that names its version. No field can have this name.
 const VERSION: &str = "@version";
 
-/// Whether bytes are keys, whose byte order is the order of the keys, or values.
+/// Says whether bytes are keys, whose byte order is the order of the keys, or values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Key,

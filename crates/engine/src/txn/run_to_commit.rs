@@ -246,8 +246,8 @@ async fn posted_decision<C: ConcurrencyControl>(txn: &TxnState<C>) -> Result<(),
 /// holder, the transaction then waits in the queue.
 const ROUNDS_FOR_HOLDER_MAX: u32 = 1000;
 
-/// From this many retries on, a transaction waits at once in the queue for the holder of its row, because others have
-/// been faster each time.
+/// From this many retries on, others have been faster each time. The transaction then waits at once in the queue for the
+/// holder of its row, and afterwards leaves its turn and stands aside for some rounds.
 const QUEUES_FROM: u32 = 16;
 
 /// Prepares the next attempt after a conflict.

@@ -26,7 +26,7 @@ const CHANGES: u64 = 12;
 /// One in this many corruptions is of two files.
 const PER_DOUBLE: u64 = 4;
 
-/// What happens to a file.
+/// A corruption of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Deleted,

@@ -51,7 +51,7 @@ pub struct Failure {
     pub place: Place,
     /// The operation before that crash.
     pub after: String,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
 }
 

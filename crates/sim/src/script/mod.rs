@@ -38,7 +38,7 @@ use std::fmt;
 /// Something that must not happen, and how to see it again.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What happened.
+    /// The outcome.
     pub what: String,
     /// The script, the schedule and the history, as text.
     pub how: String,

@@ -55,7 +55,7 @@ impl fmt::Display for Script {
     }
 }
 
-/// What a script's interleavings must show.
+/// The condition that a script's interleavings must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// Some interleaving is not serializable: the scheme allows the anomaly.
@@ -128,7 +128,7 @@ pub enum Fold {
     Last,
 }
 
-/// What a lock does if another transaction has locked or written the row.
+/// The behavior of a lock if another transaction has locked or written the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// It waits.
@@ -165,7 +165,7 @@ pub enum Action {
         into: Option<usize>,
         /// The place.
         place: PlaceExpression,
-        /// What to do if another transaction has the row.
+        /// The behavior if another transaction has the row.
         busy: Busy,
     },
     /// Reads a range. All of its rows are observed. `filter` chooses the rows to fold.
@@ -282,7 +282,7 @@ pub fn key_of(number: i64) -> u32 {
     number.clamp(0, i64::from(u32::MAX)) as u32
 }
 
-/// What a transaction does next.
+/// The next step of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// A new step begins.

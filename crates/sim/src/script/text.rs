@@ -16,7 +16,7 @@ pub struct ParseError {
     pub name: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The fault at that place.
     pub reason: String,
 }
 

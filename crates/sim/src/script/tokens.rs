@@ -1,6 +1,6 @@
 //! Splits a line of a script into words, numbers and symbols.
 
-/// What is wrong, without the place.
+/// The fault, without the place.
 pub(super) type Reason = String;
 
 /// A word, a number or a symbol.

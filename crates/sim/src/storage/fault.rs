@@ -2,7 +2,7 @@
 
 use braiddb::storage::Operation;
 
-/// What goes wrong with an operation.
+/// A fault of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It fails without an effect. Any operation.

@@ -20,7 +20,7 @@ struct Append {
     begun: u64,
 }
 
-/// What committed transactions have reported.
+/// The reports of committed transactions.
 #[derive(Default)]
 struct Known {
     longest: BTreeMap<u64, Vec<Tag>>,

@@ -21,7 +21,7 @@ struct History {
     early: Vec<Seen>,
 }
 
-/// What a transaction has seen.
+/// The rows that a transaction has seen.
 #[derive(Clone, Copy)]
 struct Seen {
     key: u64,

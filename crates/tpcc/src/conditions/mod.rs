@@ -42,7 +42,7 @@ pub(super) struct View<'t, C: Scheme> {
     scale: &'t Scale,
 }
 
-/// Where a condition does not hold: the first place that was found, with both values. `None` if the condition holds.
+/// A place where a condition does not hold: the first place that was found, with both values. `None` if the condition holds.
 pub type Violation = Option<String>;
 
 impl<C: Scheme> View<'_, C> {

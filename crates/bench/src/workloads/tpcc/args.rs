@@ -18,7 +18,7 @@ pub struct TpccArgs {
     /// Suppliers; Q2* reads a fifth of them [default: 100, fewer if there are too few items]
     #[arg(long)]
     pub suppliers: Option<u32>,
-    /// Which transactions run; several mixes run in turns on the same tables
+    /// Transactions that run; several mixes run in turns on the same tables
     #[arg(long, default_value = "full", value_delimiter = ',')]
     pub mix: Vec<Mix>,
     /// Percent of an order's lines that another warehouse supplies

@@ -20,7 +20,7 @@ pub enum Progress {
     Failed,
 }
 
-/// Whether to read another line.
+/// Says whether the shell reads another line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Line,
